@@ -1,0 +1,31 @@
+// kernels/expert_linear/expert_linear.h: linear for many small groups of rows, each with a matrix of its own:
+// experts whose weights are plain.
+//
+//   group.y[r, o] = sum over i of  group.weight[o, i] * x[group.row_begin + r, i]      for each group, r < rows
+//
+// Precision and order of sums as in linear.
+#pragma once
+
+#include "base/tensor.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/numbers.h"
+
+namespace dsa {
+
+struct ExpertLinearGroup {
+  const void* weight;  // [out_dim, in_dim]
+  int row_begin, rows;  // in x; rows may be 0
+  float* y;            // [rows, out_dim]  output, rows y_stride apart
+};
+
+struct ExpertLinearArgs {
+  const float* x;                   // [all rows, in_dim]
+  const ExpertLinearGroup* groups;  // [num_groups]
+  int num_groups;
+  DType weight_type;           // bf16 or f32
+  int64_t x_stride, y_stride;  // floats from row to row
+  int in_dim, out_dim;
+};
+DSA_DECLARE_KERNEL(expert_linear, ExpertLinearArgs);
+
+}  // namespace dsa

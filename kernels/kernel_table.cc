@@ -1,0 +1,76 @@
+#include "kernels/kernel_table.h"
+
+namespace dsa {
+namespace {
+
+// `table` with the SIMD operators of one variant in place of what was there.
+#define DSA_SET_KERNEL(name, Args) table.name = DSA_VARIANT::name;
+
+KernelTable with_reference() {
+  KernelTable table;
+#define DSA_VARIANT ref
+  DSA_FOR_EACH_KERNEL(DSA_SET_KERNEL)
+#undef DSA_VARIANT
+  return table;
+}
+
+KernelTable with_generic(KernelTable table) {
+#define DSA_VARIANT generic
+  DSA_FOR_EACH_SIMD_KERNEL(DSA_SET_KERNEL)
+#undef DSA_VARIANT
+  return table;
+}
+
+#if defined(__x86_64__)
+KernelTable with_avx2(KernelTable table) {
+#define DSA_VARIANT avx2
+  DSA_FOR_EACH_SIMD_KERNEL(DSA_SET_KERNEL)
+#undef DSA_VARIANT
+  return table;
+}
+
+KernelTable with_avx512(KernelTable table) {
+#define DSA_VARIANT avx512
+  DSA_FOR_EACH_SIMD_KERNEL(DSA_SET_KERNEL)
+#undef DSA_VARIANT
+  return table;
+}
+
+bool cpu_has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+bool cpu_has_avx512() {
+  return cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+bool cpu_has_avx512vnni() { return cpu_has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+#endif
+
+std::vector<KernelVariant> find_variants() {
+  std::vector<KernelVariant> variants;
+  variants.push_back({"ref", with_reference()});
+  variants.push_back({"generic", with_generic(variants.back().table)});
+#if defined(__x86_64__)
+  if (cpu_has_avx2()) variants.push_back({"avx2", with_avx2(variants.back().table)});
+  if (cpu_has_avx512()) variants.push_back({"avx512", with_avx512(variants.back().table)});
+  if (cpu_has_avx512vnni()) {
+    KernelTable table = variants.back().table;
+    table.mxfp4_linear = avx512vnni::mxfp4_linear;
+    variants.push_back({"avx512vnni", table});
+  }
+#endif
+  return variants;
+}
+
+}  // namespace
+
+const std::vector<KernelVariant>& cpu_kernel_variants() {
+  static const auto& variants = *new std::vector<KernelVariant>(find_variants());  // never destroyed
+  return variants;
+}
+
+const KernelTable& reference_kernels() { return cpu_kernel_variants().front().table; }
+const KernelTable& cpu_kernels() { return cpu_kernel_variants().back().table; }
+
+}  // namespace dsa

@@ -1,0 +1,83 @@
+// kernels/kernel_table.h: the operators of one backend, as function pointers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/activation/activation.h"
+#include "kernels/add/add.h"
+#include "kernels/append_rows/append_rows.h"
+#include "kernels/attn_residual/attn_residual.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/expert_combine/expert_combine.h"
+#include "kernels/expert_gather/expert_gather.h"
+#include "kernels/expert_linear/expert_linear.h"
+#include "kernels/expert_plan/expert_plan.h"
+#include "kernels/gated_norm/gated_norm.h"
+#include "kernels/head_linear/head_linear.h"
+#include "kernels/index_scores/index_scores.h"
+#include "kernels/kda/kda.h"
+#include "kernels/kda_gate/kda_gate.h"
+#include "kernels/layer_norm/layer_norm.h"
+#include "kernels/linear/linear.h"
+#include "kernels/mxfp4_linear/mxfp4_linear.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/router/router.h"
+#include "kernels/short_conv/short_conv.h"
+#include "kernels/sigmoid_gate/sigmoid_gate.h"
+#include "kernels/sparse_attention/sparse_attention.h"
+#include "kernels/top_k/top_k.h"
+
+// Every operator with its arguments, and those that have a SIMD version.
+#define DSA_FOR_EACH_PLAIN_KERNEL(X)   \
+  X(embedding, EmbeddingArgs)          \
+  X(layer_norm, LayerNormArgs)         \
+  X(add, AddArgs)                      \
+  X(router, RouterArgs)                \
+  X(expert_plan, ExpertPlanArgs)       \
+  X(expert_gather, ExpertGatherArgs)   \
+  X(append_rows, AppendRowsArgs)
+#define DSA_FOR_EACH_SIMD_KERNEL(X)          \
+  X(rms_norm, RmsNormArgs)                   \
+  X(linear, LinearArgs)                      \
+  X(expert_linear, ExpertLinearArgs)         \
+  X(mxfp4_linear, Mxfp4LinearArgs)           \
+  X(head_linear, HeadLinearArgs)             \
+  X(activation, ActivationArgs)              \
+  X(sigmoid_gate, SigmoidGateArgs)           \
+  X(attn_residual, AttnResidualArgs)         \
+  X(expert_combine, ExpertCombineArgs)       \
+  X(short_conv, ShortConvArgs)               \
+  X(kda_gate, KdaGateArgs)                   \
+  X(kda_step, KdaArgs)                       \
+  X(kda_chunk, KdaArgs)                      \
+  X(gated_norm, GatedNormArgs)               \
+  X(index_scores, IndexScoresArgs)           \
+  X(top_k, TopKArgs)                         \
+  X(sparse_attention, SparseAttentionArgs)
+#define DSA_FOR_EACH_KERNEL(X)  \
+  DSA_FOR_EACH_PLAIN_KERNEL(X)  \
+  DSA_FOR_EACH_SIMD_KERNEL(X)
+
+namespace dsa {
+
+struct KernelTable {
+#define DSA_KERNEL_MEMBER(name, Args) void (*name)(const Args&, Queue&) = nullptr;
+  DSA_FOR_EACH_KERNEL(DSA_KERNEL_MEMBER)
+#undef DSA_KERNEL_MEMBER
+};
+
+struct KernelVariant {
+  std::string name;  // "ref", "generic", "avx2", "avx512", "avx512vnni"
+  KernelTable table;
+};
+
+// The reference: complete, plain, one thread.
+const KernelTable& reference_kernels();
+// All variants that this machine can run, the reference first, the best last. Each is complete: an operator that a
+// variant does not have is the one of the variant before it.
+const std::vector<KernelVariant>& cpu_kernel_variants();
+// The best of them.
+const KernelTable& cpu_kernels();
+
+}  // namespace dsa

@@ -1,0 +1,45 @@
+// kernels/mxfp4_linear/mxfp4_linear.h: linear for groups of rows whose weights are MXFP4, read as they lie in the
+// checkpoint.
+//
+//   group.y[r, o] = sum over i of  W[o, i] * x[group.row_begin + r, i]             for each group, r < rows
+//   W[o, i]       = e2m1(blocks[o, i / 2], low nibble for even i) * 2^(scales[o, i / 32] - 127)
+//
+// exact  Activations stay f32, every weight is exact, sums are f32.
+// fast   Each block of 32 activations is rounded to int8, x ~ q * s with s = max|x| / 127, q to nearest even, and
+//        multiplied with 2 * e2m1, an exact int8: |sum over a block| <= 32 * 127 * 12 = 48,768. Block sums are
+//        scaled by s * 2^(scale - 128) and added in f32. The rounding of x is the only loss.
+// On both routes the order of a sum depends on in_dim alone: a row alone equals the same row in a batch.
+//
+// Scale code 0 is 2^-127 and 255 is NaN for its block (a loader refuses it); in_dim is a multiple of 32.
+#pragma once
+
+#include "kernels/common/kernel.h"
+#include "kernels/common/numbers.h"
+
+namespace dsa {
+
+enum class Mxfp4Route { exact, fast };
+
+struct Mxfp4LinearGroup {
+  const uint8_t* blocks;  // [out_dim, in_dim / 2]
+  const uint8_t* scales;  // [out_dim, in_dim / 32]
+  int row_begin, rows;    // in x; rows may be 0
+  float* y;               // [rows, out_dim]  output, rows y_stride apart
+};
+
+struct Mxfp4LinearArgs {
+  const float* x;                  // [rows, in_dim]
+  const Mxfp4LinearGroup* groups;  // [num_groups]; groups may share rows of x
+  int num_groups;
+  void* workspace;             // mxfp4_linear_workspace_bytes(rows, in_dim), 64-byte aligned; unused when exact
+  int64_t x_stride, y_stride;  // floats from row to row
+  int rows, in_dim, out_dim;
+  Mxfp4Route route;
+};
+// Room for the int8 activations of `rows` rows: per block 32 values, their scale and their sum.
+inline size_t mxfp4_linear_workspace_bytes(int64_t rows, int64_t in_dim) {
+  return size_t(rows) * size_t(in_dim / kMxfp4Block) * (kMxfp4Block + sizeof(float) + sizeof(int32_t)) + 256;
+}
+DSA_DECLARE_KERNEL(mxfp4_linear, Mxfp4LinearArgs);
+
+}  // namespace dsa

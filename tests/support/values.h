@@ -1,0 +1,79 @@
+// tests/support/values.h: uneven random inputs, poisoned outputs and one measure of error.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/common/numbers.h"
+#include "kernels/kernel_table.h"
+
+namespace dsa::test {
+
+using Values = std::vector<float>;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  float normal() { return std::normal_distribution<float>()(engine_); }
+  float uniform(float low, float high) { return std::uniform_real_distribution<float>(low, high)(engine_); }
+  int64_t integer(int64_t low, int64_t high) {  // both included
+    return std::uniform_int_distribution<int64_t>(low, high)(engine_);
+  }
+  Values normals(size_t n, float scale = 1) {
+    Values values(n);
+    for (float& v : values) v = scale * normal();
+    return values;
+  }
+  std::vector<bf16> bf16_normals(size_t n, float scale = 1) {
+    std::vector<bf16> values(n);
+    for (bf16& v : values) v = to_bf16(scale * normal());
+    return values;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// A buffer that the code under test must fill: every value starts as NaN.
+inline Values poisoned(size_t n) { return Values(n, std::numeric_limits<float>::quiet_NaN()); }
+
+// Largest difference over the largest magnitude of `expected`; infinite if NaN or infinities differ.
+inline double relative_error(const Values& actual, const Values& expected) {
+  if (actual.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double difference = 0, magnitude = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (std::isnan(actual[i]) && std::isnan(expected[i])) continue;
+    if (actual[i] == expected[i]) continue;
+    if (!std::isfinite(actual[i]) || !std::isfinite(expected[i])) return std::numeric_limits<double>::infinity();
+    difference = std::max(difference, std::abs(double(actual[i]) - expected[i]));
+  }
+  for (float v : expected)
+    if (std::isfinite(v)) magnitude = std::max(magnitude, std::abs(double(v)));
+  return magnitude > 0 ? difference / magnitude : difference;
+}
+
+// One implementation of an operator, with the name of its variant.
+template <class Args>
+struct Variant {
+  std::string name;
+  void (*run)(const Args&, Queue&);
+};
+
+// The distinct implementations of one operator on this machine, the reference left out.
+template <class Args>
+std::vector<Variant<Args>> variants(void (*KernelTable::*member)(const Args&, Queue&)) {
+  std::vector<Variant<Args>> found;
+  const auto* reference = reference_kernels().*member;
+  const auto* previous = reference;
+  for (const KernelVariant& variant : cpu_kernel_variants()) {
+    const auto* run = variant.table.*member;
+    if (run != previous) found.push_back({variant.name, run});
+    previous = run;
+  }
+  return found;
+}
+
+}  // namespace dsa::test
