@@ -1,0 +1,57 @@
+// io/checkpoint.h: the tensors of a model folder, mapped, checked and found by name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "base/tensor.h"
+#include "io/mapped_file.h"
+
+namespace dsa {
+
+struct StoredTensor {
+  DType dtype;
+  std::vector<int64_t> shape;  // at most 8 dimensions
+  const uint8_t* data;         // inside the file mapping, alignment as in the file
+  uint64_t bytes;
+  int file;  // index into files()
+};
+
+// One safetensors file, or shards with model.safetensors.index.json. Every header was checked against the file before
+// anything was allocated for it; nothing is copied.
+class Checkpoint {
+ public:
+  static Result<std::shared_ptr<const Checkpoint>> open(const std::string& folder);
+  // One file on its own, for fixtures and tests.
+  static Result<std::shared_ptr<const Checkpoint>> open_file(const std::string& path);
+
+  // Null if there is none of that name.
+  const StoredTensor* find(std::string_view name) const;
+  const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }
+  uint64_t total_bytes() const { return total_bytes_; }
+  size_t num_tensors() const { return tensors_.size(); }
+  // Calls f(name, tensor) for each, in no particular order.
+  template <class F>
+  void for_each(const F& f) const {
+    for (const auto& [name, tensor] : tensors_) f(name, tensor);
+  }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+
+  Status add_file(const std::string& path, std::vector<std::string>* names);
+
+  std::vector<std::shared_ptr<const MappedFile>> files_;
+  std::unordered_map<std::string, StoredTensor, Hash, std::equal_to<>> tensors_;
+  uint64_t total_bytes_ = 0;
+};
+
+}  // namespace dsa

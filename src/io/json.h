@@ -1,0 +1,49 @@
+// io/json.h: JSON from hostile files, through nlohmann-json, with limits and typed errors.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace dsa {
+
+using Json = nlohmann::ordered_json;
+
+struct JsonLimits {
+  size_t max_bytes = size_t(64) << 20;
+  int max_depth = 64;
+  bool python_numbers = false;  // also NaN, Infinity, -Infinity as values, as Python writes them (configs)
+};
+
+// Code::json with the byte position; `what` names the text in the message. Duplicate keys are refused.
+Result<Json> parse_json(std::string_view text, const std::string& what, const JsonLimits& limits = {});
+// A whole file; not_found and io errors name the path.
+Result<Json> read_json_file(const std::string& path, const JsonLimits& limits = {});
+
+// Typed access to one object, with errors that name file and key: fields.integer("hidden_size", 1, 1 << 20).
+class JsonFields {
+ public:
+  JsonFields(const Json& object, std::string where);  // where: "config.json: text_config"
+
+  bool has(const char* key) const;  // present and not null
+  Result<int64_t> integer(const char* key, int64_t low, int64_t high) const;
+  Result<int64_t> integer_or(const char* key, int64_t otherwise, int64_t low, int64_t high) const;
+  Result<double> number(const char* key) const;
+  Result<double> number_or(const char* key, double otherwise) const;
+  Result<bool> boolean_or(const char* key, bool otherwise) const;
+  Result<std::string> string(const char* key) const;
+  Result<std::string> string_or(const char* key, const std::string& otherwise) const;
+  Result<std::vector<int64_t>> integers(const char* key, int64_t low, int64_t high) const;  // a list
+  Result<std::vector<std::string>> strings(const char* key) const;                          // a list
+  Result<JsonFields> object(const char* key) const;
+  const Json& json() const { return *object_; }
+  const std::string& where() const { return where_; }
+
+ private:
+  const Json* object_;
+  std::string where_;
+};
+
+}  // namespace dsa

@@ -1,0 +1,39 @@
+// io/mapped_file.h: a file mapped read-only into memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace dsa {
+
+class MappedFile {
+ public:
+  // Regular files only; a missing, empty-named, unreadable or special file is a typed error with the path.
+  static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  const uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  MappedFile() = default;
+
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// True if `path` names something, whatever it is.
+bool path_exists(const std::string& path);
+std::string join_path(const std::string& folder, const std::string& name);
+
+}  // namespace dsa
