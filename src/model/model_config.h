@@ -1,0 +1,73 @@
+// model/model_config.h: what a config.json says, in terms of building blocks. A family's mapping file fills it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "io/json.h"
+
+namespace dsa {
+
+enum class AttentionKind { kda, latent };
+enum class ResidualKind { attn_residual };
+
+struct KdaConfig {
+  int heads = 0, head_dim = 0, conv_width = 0;
+  float gate_lower_bound = 0;
+};
+
+struct LatentAttentionConfig {
+  int heads = 0, q_rank = 0, latent_dim = 0, nope_dim = 0, rope_dim = 0, v_dim = 0;
+  bool output_gate = false;
+  float norm_eps = 0;  // of the two latent norms
+  float scale = 0;     // of the scores
+};
+
+struct IndexerConfig {
+  int heads = 0, dim = 0, top_k = 0;
+  float norm_eps = 0;
+};
+
+struct MlpConfig {
+  int dim = 0;
+  float beta = 0, linear_beta = 0;  // of SiTU
+};
+
+struct MoeConfig {
+  int experts = 0, top_k = 0, expert_dim = 0, latent_dim = 0, shared_dim = 0;
+  bool renormalize = true, latent_norm = true;
+  float scale = 1;
+};
+
+struct LayerConfig {
+  AttentionKind attention = AttentionKind::kda;
+  bool indexer = false;
+  bool moe = false;
+};
+
+struct ModelConfig {
+  std::string family, architecture;
+  int vocab = 0, hidden = 0, max_context = 0;
+  float norm_eps = 0;
+  ResidualKind residual = ResidualKind::attn_residual;
+  int residual_block = 0;  // layers between banked sources
+  std::vector<LayerConfig> layers;
+  KdaConfig kda;
+  LatentAttentionConfig latent;
+  IndexerConfig indexer;
+  MlpConfig mlp;
+  MoeConfig moe;
+  std::string tensor_prefix;  // "language_model."
+  std::vector<int32_t> eos_tokens;
+
+  // Parameters as the config describes them, in total and used per token.
+  uint64_t parameters = 0, active_parameters = 0;
+};
+
+// Dispatches on the outer architecture; a family or key that we do not know is a typed error that names it.
+Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& config, const std::string& where);
+
+}  // namespace dsa

@@ -1,0 +1,79 @@
+// state/page_pool.h: the pages of all sessions of a model, taken whole for a step or not at all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+#include "state/state_layout.h"
+#include "state/step_plan.h"
+
+namespace dsa {
+
+class PagePool;
+
+// The pages that a step took. What is not committed returns to the pool.
+class Reservation {
+ public:
+  Reservation(Reservation&& other) noexcept;
+  Reservation& operator=(Reservation&&) = delete;
+  ~Reservation();
+
+  // The step of one sequence becomes visible: its length grows and its next KDA state becomes the present one.
+  void commit(size_t sequence);
+  void commit();  // of all
+
+ private:
+  friend class PagePool;
+  struct Item {
+    SequenceState* state;
+    int tokens;
+    size_t old_pages;
+    bool committed;
+  };
+
+  explicit Reservation(PagePool* pool) : pool_(pool) {}
+
+  PagePool* pool_;
+  std::vector<Item> items_;
+};
+
+class PagePool {
+ public:
+  // Reserves address space for all pages; memory is used as pages are first written.
+  static Result<std::unique_ptr<PagePool>> create(const StateLayout& layout, int64_t num_pages);
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  const StateLayout& layout() const { return layout_; }
+  int64_t num_pages() const { return num_pages_; }
+  int64_t free_pages() const;
+  uint64_t used_bytes() const;
+
+  // Every page that the step needs, or none: context_full names the sequence's room in tokens, out_of_memory the
+  // pool's in bytes. Also makes room for the KDA state of sequences that start.
+  Result<Reservation> reserve(const StepPlan& plan);
+
+  // Latents or index keys of one layer, as kernels see them.
+  PagedRows latents(int layer, const int32_t* block_tables, int max_pages) const;
+  PagedRows index_keys(int layer, const int32_t* block_tables, int max_pages) const;
+
+ private:
+  friend class Reservation;
+  friend class SequenceState;
+
+  PagePool(const StateLayout& layout, int64_t num_pages) : layout_(layout), num_pages_(num_pages) {}
+  void give_back(std::vector<int32_t>& pages, size_t keep);
+
+  StateLayout layout_;
+  int64_t num_pages_;
+  float* memory_ = nullptr;
+  size_t mapped_bytes_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<int32_t> free_;  // the last one is taken first
+};
+
+}  // namespace dsa

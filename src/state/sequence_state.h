@@ -1,0 +1,66 @@
+// state/sequence_state.h: what one session keeps: its pages, and its KDA state in two copies.
+//
+// A step writes past the committed length and into the next copy of the KDA state. Until commit nothing of that is
+// visible; a step that fails leaves the sequence as it was.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "state/page_pool.h"
+#include "state/state_layout.h"
+
+namespace dsa {
+
+// A point of a sequence that it can return to exactly: a length and a copy of the KDA state.
+class Mark {
+ public:
+  int length() const { return length_; }
+
+ private:
+  friend class SequenceState;
+  int length_ = 0;
+  std::vector<float> kda_;
+};
+
+class SequenceState {
+ public:
+  // Empty. Takes no page and no KDA memory before the first step. The pool outlives the sequence.
+  SequenceState(PagePool& pool, int max_tokens);
+  ~SequenceState();
+  SequenceState(const SequenceState&) = delete;
+  SequenceState& operator=(const SequenceState&) = delete;
+
+  int length() const { return length_; }  // committed tokens
+  int max_tokens() const { return max_tokens_; }
+  const std::vector<int32_t>& pages() const { return pages_; }
+  uint64_t bytes() const;  // pages and KDA state held now
+
+  Result<Mark> mark() const;
+  // Back to a mark of this sequence whose length is at most the present one; pages behind it return to the pool.
+  void rewind(const Mark& mark);
+
+  // KDA state of one layer: as committed, and as the step in progress leaves it.
+  const float* recurrent(int kda_layer) const;
+  float* next_recurrent(int kda_layer);
+  const float* conv(int kda_layer) const;  // [width - 1, channels], oldest first
+  float* next_conv(int kda_layer);
+
+ private:
+  friend class PagePool;
+  friend class Reservation;
+
+  float* kda_layer(int copy, int kda_layer) const;
+  Status ensure_kda();
+
+  PagePool& pool_;
+  int max_tokens_;
+  int length_ = 0;
+  std::vector<int32_t> pages_;
+  std::vector<float> kda_[2];
+  int current_ = 0;
+};
+
+}  // namespace dsa
