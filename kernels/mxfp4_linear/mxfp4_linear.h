@@ -7,7 +7,8 @@
 // exact  Activations stay f32, every weight is exact, sums are f32.
 // fast   Each block of 32 activations is rounded to int8, x ~ q * s with s = max|x| / 127, q to nearest even, and
 //        multiplied with 2 * e2m1, an exact int8: |sum over a block| <= 32 * 127 * 12 = 48,768. Block sums are
-//        scaled by s * 2^(scale - 128) and added in f32. The rounding of x is the only loss.
+//        scaled by s * 2^(scale - 128) and added in f32. The rounding of x is the only loss. A block with s below
+//        kMxfp4ScaleMin counts as zero; a block that holds NaN or infinity gives NaN.
 // On both routes the order of a sum depends on in_dim alone: a row alone equals the same row in a batch.
 //
 // Scale code 0 is 2^-127 and 255 is NaN for its block (a loader refuses it); in_dim is a multiple of 32.
@@ -17,6 +18,8 @@
 #include "kernels/common/numbers.h"
 
 namespace dsa {
+
+constexpr float kMxfp4ScaleMin = 0x1p-125f;  // half of it is still a normal number
 
 enum class Mxfp4Route { exact, fast };
 
