@@ -1,0 +1,120 @@
+#include "state/page_pool.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "state/sequence_state.h"
+
+namespace dsa {
+
+Reservation::Reservation(Reservation&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), items_(std::move(other.items_)) {}
+
+Reservation::~Reservation() {
+  if (pool_ == nullptr) return;
+  for (Item& item : items_)
+    if (!item.committed) pool_->give_back(item.state->pages_, item.old_pages);
+}
+
+void Reservation::commit(size_t sequence) {
+  Item& item = items_[sequence];
+  if (item.committed) return;
+  item.committed = true;
+  item.state->length_ += item.tokens;
+  item.state->current_ = 1 - item.state->current_;
+}
+
+void Reservation::commit() {
+  for (size_t i = 0; i < items_.size(); ++i) commit(i);
+}
+
+Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, int64_t num_pages) {
+  if (num_pages < 1 || num_pages > INT32_MAX)
+    return error(Code::argument, "a page pool of ", num_pages, " pages; expected 1 to ", INT32_MAX);
+  std::unique_ptr<PagePool> pool(new PagePool(layout, num_pages));
+  pool->free_.reserve(size_t(num_pages));
+  for (int64_t page = num_pages - 1; page >= 0; --page) pool->free_.push_back(int32_t(page));
+
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(layout.page_floats() * sizeof(float), size_t(num_pages), &bytes))
+    return error(Code::out_of_memory, "a page pool of ", num_pages, " pages does not fit the address space");
+  if (bytes > 0) {  // a model of KDA layers alone has no rows to page
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      return error(Code::out_of_memory, "no address space for a page pool of ", bytes, " bytes")
+          .with_native(errno)
+          .with_room(bytes, 0);
+    pool->memory_ = static_cast<float*>(memory);
+    pool->mapped_bytes_ = bytes;
+  }
+  return pool;
+}
+
+PagePool::~PagePool() {
+  if (memory_ != nullptr) munmap(memory_, mapped_bytes_);
+}
+
+int64_t PagePool::free_pages() const {
+  const std::lock_guard lock(mutex_);
+  return int64_t(free_.size());
+}
+
+uint64_t PagePool::used_bytes() const {
+  return uint64_t(num_pages_ - free_pages()) * layout_.page_floats() * sizeof(float);
+}
+
+Result<Reservation> PagePool::reserve(const StepPlan& plan) {
+  int64_t needed = 0;
+  for (const SequenceStep& step : plan.sequences) {
+    SequenceState& state = *step.state;
+    if (step.count > state.max_tokens_ - state.length_)
+      return error(Code::context_full, "the context holds ", state.length_, " of ", state.max_tokens_,
+                   " tokens; ", step.count, " more do not fit")
+          .with_fix(Fix::shorten)
+          .with_room(uint64_t(state.length_) + uint64_t(step.count), uint64_t(state.max_tokens_));
+    DSA_TRY(state.ensure_kda());
+    const int64_t pages = (int64_t(state.length_) + step.count + kPageSize - 1) / kPageSize;
+    state.pages_.reserve(size_t(pages));
+    needed += pages - int64_t(state.pages_.size());
+  }
+
+  Reservation reservation(this);
+  reservation.items_.reserve(plan.sequences.size());
+  const std::lock_guard lock(mutex_);
+  if (needed > int64_t(free_.size())) {
+    const uint64_t page_bytes = layout_.page_floats() * sizeof(float);
+    return error(Code::out_of_memory, "the step needs ", needed, " pages, the pool has ", free_.size(), " left")
+        .with_fix(Fix::free_memory)
+        .with_room(uint64_t(needed) * page_bytes, uint64_t(free_.size()) * page_bytes);
+  }
+  for (const SequenceStep& step : plan.sequences) {
+    SequenceState& state = *step.state;
+    reservation.items_.push_back({&state, step.count, state.pages_.size(), false});
+    const size_t pages = (size_t(state.length_) + size_t(step.count) + kPageSize - 1) / kPageSize;
+    while (state.pages_.size() < pages) {
+      state.pages_.push_back(free_.back());
+      free_.pop_back();
+    }
+  }
+  return reservation;
+}
+
+PagedRows PagePool::latents(int layer, const int32_t* block_tables, int max_pages) const {
+  return {memory_ + layout_.latent_offset(layer), layout_.page_floats(), block_tables, max_pages, layout_.latent_dim};
+}
+
+PagedRows PagePool::index_keys(int layer, const int32_t* block_tables, int max_pages) const {
+  return {memory_ + layout_.index_offset(layer), layout_.page_floats(), block_tables, max_pages, layout_.index_dim};
+}
+
+void PagePool::give_back(std::vector<int32_t>& pages, size_t keep) {
+  const std::lock_guard lock(mutex_);
+  while (pages.size() > keep) {
+    free_.push_back(pages.back());  // its capacity was reserved for every page of the pool
+    pages.pop_back();
+  }
+}
+
+}  // namespace dsa
