@@ -1,0 +1,233 @@
+#include "ops/ops.h"
+
+#include <algorithm>
+
+namespace dsa::ops {
+namespace {
+
+bool same_shape(const Tensor& a, const Tensor& b) {
+  return a.rank == b.rank && std::equal(a.dim, a.dim + a.rank, b.dim);
+}
+
+int dim(const Tensor& t, int i) { return int(t.dim[i]); }
+
+}  // namespace
+
+void embedding(Step& s, const Tensor& table, Tensor y) {
+  DSA_ASSERT(y.dim[0] == s.tokens() && y.dim[1] == table.dim[1] && y.is_dense());
+  const EmbeddingArgs args{table.data, table.dtype, s.batch().token_ids.data(),
+                           y.f32(),    s.tokens(),  dim(y, 1)};
+  s.kernels().embedding(args, s.queue());
+}
+
+void rms_norm(Step& s, const Tensor& x, const Tensor& weight, float eps, Tensor y) {
+  DSA_ASSERT(x.rank == 2 && same_shape(x, y) && weight.dim[0] == x.dim[1]);
+  const RmsNormArgs args{x.f32(), weight.f32(), y.f32(), x.stride[0], y.stride[0], x.dim[0], dim(x, 1), eps};
+  s.kernels().rms_norm(args, s.queue());
+}
+
+void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, Tensor y) {
+  DSA_ASSERT(x.rank == 2 && same_shape(x, y) && weight.dim[0] == x.dim[1]);
+  const LayerNormArgs args{x.f32(),  weight.f32(), bias.is_null() ? nullptr : bias.f32(),
+                           y.f32(),  x.stride[0],  y.stride[0],
+                           x.dim[0], dim(x, 1),    eps};
+  s.kernels().layer_norm(args, s.queue());
+}
+
+void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y) {
+  DSA_ASSERT(x.dim[0] == y.dim[0] && x.dim[1] == weight.dim[1] && y.dim[1] == weight.dim[0] &&
+             weight.is_dense());
+  const LinearArgs args{x.f32(),     weight.data, weight.dtype,   y.f32(),       x.stride[0],
+                        y.stride[0], dim(x, 0),   dim(weight, 1), dim(weight, 0)};
+  s.kernels().linear(args, s.queue());
+}
+
+void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed, Tensor y) {
+  DSA_ASSERT(x.rank == 3 && y.rank == 3 && weight.rank == 3 && x.dim[1] == weight.dim[0] &&
+             y.dim[1] == x.dim[1]);
+  DSA_ASSERT(x.dim[2] == weight.dim[transposed ? 1 : 2] && y.dim[2] == weight.dim[transposed ? 2 : 1]);
+  const HeadLinearArgs args{.x = x.f32(),
+                            .weight = weight.data,
+                            .weight_type = weight.dtype,
+                            .y = y.f32(),
+                            .x_token_stride = x.stride[0],
+                            .x_head_stride = x.stride[1],
+                            .y_token_stride = y.stride[0],
+                            .y_head_stride = y.stride[1],
+                            .weight_head_stride = weight.stride[0],
+                            .tokens = dim(x, 0),
+                            .heads = dim(x, 1),
+                            .in_dim = dim(x, 2),
+                            .out_dim = dim(y, 2),
+                            .transposed = transposed};
+  s.kernels().head_linear(args, s.queue());
+}
+
+void activation(Step& s, const Tensor& gate, const Tensor& up, float beta, float linear_beta, Tensor y) {
+  DSA_ASSERT(same_shape(gate, up) && same_shape(gate, y) && gate.is_dense() && up.is_dense() && y.is_dense());
+  const ActivationArgs args{gate.f32(),           up.f32(), y.f32(),    gate.dim[0], dim(gate, 1),
+                            ActivationKind::situ, beta,     linear_beta};
+  s.kernels().activation(args, s.queue());
+}
+
+void sigmoid_gate(Step& s, const Tensor& x, const Tensor& gate, Tensor y) {
+  DSA_ASSERT(same_shape(x, gate) && same_shape(x, y) && x.is_dense() && gate.is_dense() && y.is_dense());
+  const SigmoidGateArgs args{x.f32(), gate.f32(), y.f32(), x.dim[0], int(x.count() / x.dim[0])};
+  s.kernels().sigmoid_gate(args, s.queue());
+}
+
+void add(Step& s, const Tensor& a, const Tensor& b, Tensor y) {
+  DSA_ASSERT(same_shape(a, b) && same_shape(a, y) && a.is_dense() && b.is_dense() && y.is_dense());
+  const AddArgs args{a.f32(), b.f32(), y.f32(), a.count()};
+  s.kernels().add(args, s.queue());
+}
+
+void attn_residual(Step& s, const float* const* sources, int num_sources, const Tensor& query, float eps,
+                   Tensor y) {
+  DSA_ASSERT(num_sources <= AttnResidualArgs::kMaxSources && y.dim[1] == query.dim[0] && y.is_dense());
+  const AttnResidualArgs args{sources, query.f32(), y.f32(), num_sources, dim(y, 0), dim(y, 1), eps};
+  s.kernels().attn_residual(args, s.queue());
+}
+
+void router(Step& s, const Tensor& logits, const Tensor& bias, bool renormalize, float scale,
+            Tensor expert_ids, Tensor expert_weights) {
+  DSA_ASSERT(same_shape(expert_ids, expert_weights) && logits.dim[0] == expert_ids.dim[0] &&
+             logits.is_dense());
+  const RouterArgs args{logits.f32(),
+                        bias.is_null() ? nullptr : bias.f32(),
+                        expert_ids.i32(),
+                        expert_weights.f32(),
+                        dim(logits, 0),
+                        dim(logits, 1),
+                        dim(expert_ids, 1),
+                        renormalize,
+                        scale};
+  s.kernels().router(args, s.queue());
+}
+
+void expert_plan(Step& s, const Tensor& expert_ids, Tensor offsets, Tensor pairs, Tensor rows) {
+  DSA_ASSERT(pairs.dim[0] == expert_ids.count() && rows.dim[0] == expert_ids.count());
+  const ExpertPlanArgs args{expert_ids.i32(),   offsets.i32(),       pairs.i32(),       rows.i32(),
+                            dim(expert_ids, 0), dim(offsets, 0) - 1, dim(expert_ids, 1)};
+  s.kernels().expert_plan(args, s.queue());
+}
+
+void expert_gather(Step& s, const Tensor& x, const Tensor& pairs, Tensor y) {
+  DSA_ASSERT(pairs.dim[0] == y.dim[0] && x.dim[1] == y.dim[1] && x.is_dense() && y.is_dense());
+  const ExpertGatherArgs args{x.f32(), pairs.i32(), y.f32(), dim(x, 0), int(y.dim[0] / x.dim[0]), dim(x, 1)};
+  s.kernels().expert_gather(args, s.queue());
+}
+
+void expert_combine(Step& s, const Tensor& x, const Tensor& rows, const Tensor& expert_weights, Tensor y) {
+  DSA_ASSERT(x.dim[0] == rows.dim[0] && expert_weights.count() == rows.dim[0] && x.dim[1] == y.dim[1]);
+  const ExpertCombineArgs args{
+      x.f32(), rows.i32(), expert_weights.f32(), y.f32(), dim(y, 0), dim(expert_weights, 1), dim(y, 1)};
+  s.kernels().expert_combine(args, s.queue());
+}
+
+void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, int num_groups,
+                   DType weight_type, int out_dim) {
+  const ExpertLinearArgs args{x.f32(),     groups,  num_groups, weight_type,
+                              x.stride[0], out_dim, dim(x, 1),  out_dim};
+  s.kernels().expert_linear(args, s.queue());
+}
+
+void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, Mxfp4Route route,
+                  int out_dim, void* workspace) {
+  const Mxfp4LinearArgs args{x.f32(), groups,    num_groups, workspace, x.stride[0],
+                             out_dim, dim(x, 0), dim(x, 1),  out_dim,   route};
+  s.kernels().mxfp4_linear(args, s.queue());
+}
+
+void short_conv(Step& s, const Tensor& x, const Tensor& weight, const ShortConvSequence* sequences,
+                Tensor y) {
+  DSA_ASSERT(same_shape(x, y) && weight.dim[0] == x.dim[1]);
+  const ShortConvArgs args{x.f32(),     weight.f32(),        y.f32(),   sequences,     x.stride[0],
+                           y.stride[0], s.batch().sequences, dim(x, 1), dim(weight, 1)};
+  s.kernels().short_conv(args, s.queue());
+}
+
+void kda_gate(Step& s, Tensor q, Tensor k, Tensor g, Tensor beta, const Tensor& a_log, const Tensor& dt_bias,
+              float lower_bound) {
+  DSA_ASSERT(q.rank == 3 && same_shape(q, k) && same_shape(q, g) && g.is_dense() && beta.is_dense());
+  DSA_ASSERT(a_log.dim[0] >= q.dim[1] && dt_bias.count() == q.dim[1] * q.dim[2]);
+  const KdaGateArgs args{q.f32(),     k.f32(),     g.f32(),  beta.f32(), a_log.f32(), dt_bias.f32(),
+                         q.stride[0], k.stride[0], q.dim[0], dim(q, 1),  dim(q, 2),   lower_bound};
+  s.kernels().kda_gate(args, s.queue());
+}
+
+void kda(Step& s, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
+         const KdaSequence* sequences, Tensor o) {
+  DSA_ASSERT(q.rank == 3 && v.rank == 3 && same_shape(q, k) && same_shape(v, o) && o.is_dense() &&
+             g.is_dense());
+  const KdaArgs args{q.f32(),   k.f32(),     v.f32(),     g.f32(),     beta.f32(),          o.f32(),
+                     sequences, q.stride[0], k.stride[0], v.stride[0], s.batch().sequences, dim(q, 1),
+                     dim(q, 2), dim(v, 2)};
+  const bool one_each = s.tokens() == s.batch().sequences;
+  (one_each ? s.kernels().kda_step : s.kernels().kda_chunk)(args, s.queue());
+}
+
+void gated_norm(Step& s, const Tensor& x, const Tensor& gate, const Tensor& weight, float eps, Tensor y) {
+  DSA_ASSERT(x.rank == 3 && same_shape(x, y) && x.count() == gate.count() && weight.dim[0] == x.dim[2]);
+  const GatedNormArgs args{x.f32(), gate.f32(), weight.f32(), y.f32(), x.dim[0], dim(x, 1), dim(x, 2), eps};
+  s.kernels().gated_norm(args, s.queue());
+}
+
+void append_rows(Step& s, const Tensor& x, PagedRows cache) {
+  DSA_ASSERT(x.dim[0] == s.tokens() && x.dim[1] == cache.dim);
+  const AppendRowsArgs args{
+      x.f32(), s.batch().sequence_of.data(), s.batch().positions.data(), cache, x.stride[0], s.tokens()};
+  s.kernels().append_rows(args, s.queue());
+}
+
+void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, int first,
+                  Tensor scores) {
+  DSA_ASSERT(q.rank == 3 && q.dim[2] == k.dim && head_weights.dim[1] == q.dim[1] && q.is_dense());
+  const int rows = dim(scores, 0);
+  const Tensor q_rows = q.slice(first, rows), w_rows = head_weights.slice(first, rows);
+  const IndexScoresArgs args{q_rows.f32(),
+                             w_rows.f32(),
+                             s.batch().sequence_of.data() + first,
+                             s.batch().visible.data() + first,
+                             k,
+                             scores.f32(),
+                             scores.stride[0],
+                             rows,
+                             dim(q, 1),
+                             dim(q, 2),
+                             dim(scores, 1)};
+  s.kernels().index_scores(args, s.queue());
+}
+
+void top_k(Step& s, const Tensor& scores, int first, Tensor selected) {
+  DSA_ASSERT(scores.dim[0] == selected.dim[0] && selected.is_dense());
+  const TopKArgs args{scores.f32(),     s.batch().visible.data() + first,
+                      selected.i32(),   scores.stride[0],
+                      dim(selected, 0), dim(selected, 1)};
+  s.kernels().top_k(args, s.queue());
+}
+
+void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, PagedRows latents,
+                      const Tensor& selected, float scale, Tensor o) {
+  DSA_ASSERT(q_latent.rank == 3 && q_rope.rank == 3 && same_shape(q_latent, o) && q_latent.is_dense() &&
+             o.is_dense());
+  DSA_ASSERT(q_latent.dim[2] + q_rope.dim[2] == latents.dim);
+  const SparseAttentionArgs args{.q_latent = q_latent.f32(),
+                                 .q_rope = q_rope.f32(),
+                                 .sequence_of = s.batch().sequence_of.data(),
+                                 .visible = s.batch().visible.data(),
+                                 .selected = selected.is_null() ? nullptr : selected.i32(),
+                                 .latents = latents,
+                                 .o = o.f32(),
+                                 .q_rope_token_stride = q_rope.stride[0],
+                                 .q_rope_head_stride = q_rope.stride[1],
+                                 .tokens = dim(q_latent, 0),
+                                 .heads = dim(q_latent, 1),
+                                 .latent_dim = dim(q_latent, 2),
+                                 .rope_dim = dim(q_rope, 2),
+                                 .top_k = selected.is_null() ? 0 : dim(selected, 1),
+                                 .scale = scale};
+  s.kernels().sparse_attention(args, s.queue());
+}
+
+}  // namespace dsa::ops

@@ -1,0 +1,51 @@
+// ops/ops.h: one typed function per operator: it asserts that the shapes agree and calls the backend's
+// kernel. The formulas stand in kernels/<operator>/<operator>.h. The last tensor is the output.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "ops/step.h"
+
+namespace dsa::ops {
+
+void embedding(Step& s, const Tensor& table, Tensor y);                              // [tokens, dim]
+void rms_norm(Step& s, const Tensor& x, const Tensor& weight, float eps, Tensor y);  // [rows, dim]
+void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, Tensor y);
+void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y);  // [rows, out_dim]
+// Per-head products; `weight` is [heads, out_dim, in_dim], or [heads, in_dim, out_dim] if transposed.
+void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed,
+                 Tensor y);  // [tokens, heads, out]
+void activation(Step& s, const Tensor& gate, const Tensor& up, float beta, float linear_beta, Tensor y);
+void sigmoid_gate(Step& s, const Tensor& x, const Tensor& gate, Tensor y);
+void add(Step& s, const Tensor& a, const Tensor& b, Tensor y);
+void attn_residual(Step& s, const float* const* sources, int num_sources, const Tensor& query, float eps,
+                   Tensor y);
+
+void router(Step& s, const Tensor& logits, const Tensor& bias, bool renormalize, float scale,
+            Tensor expert_ids,
+            Tensor expert_weights);  // [tokens, top_k]
+void expert_plan(Step& s, const Tensor& expert_ids, Tensor offsets, Tensor pairs, Tensor rows);
+void expert_gather(Step& s, const Tensor& x, const Tensor& pairs, Tensor y);  // [tokens * top_k, dim]
+void expert_combine(Step& s, const Tensor& x, const Tensor& rows, const Tensor& expert_weights, Tensor y);
+void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, int num_groups,
+                   DType weight_type, int out_dim);
+void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, Mxfp4Route route,
+                  int out_dim, void* workspace);
+
+void short_conv(Step& s, const Tensor& x, const Tensor& weight, const ShortConvSequence* sequences, Tensor y);
+void kda_gate(Step& s, Tensor q, Tensor k, Tensor g, Tensor beta, const Tensor& a_log, const Tensor& dt_bias,
+              float lower_bound);
+// One row a sequence: the step; more: the chunked form.
+void kda(Step& s, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
+         const KdaSequence* sequences, Tensor o);  // [tokens, heads, v_dim]
+void gated_norm(Step& s, const Tensor& x, const Tensor& gate, const Tensor& weight, float eps, Tensor y);
+
+void append_rows(Step& s, const Tensor& x, PagedRows cache);
+// Rows [first, first + scores rows) of the step against every cached position.
+void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, int first,
+                  Tensor scores);
+void top_k(Step& s, const Tensor& scores, int first, Tensor selected);  // [rows, top_k]
+// `selected` null: every visible position.
+void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, PagedRows latents,
+                      const Tensor& selected, float scale, Tensor o);  // [tokens, heads, latent]
+
+}  // namespace dsa::ops
