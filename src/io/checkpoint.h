@@ -24,6 +24,12 @@ struct StoredTensor {
 
 // One safetensors file, or shards with model.safetensors.index.json. Every header was checked against the file before
 // anything was allocated for it; nothing is copied.
+//
+// A folder with model.safetensors.index.json is read by it alone: the files it names must hold exactly the tensors it
+// names, no more and no fewer. Without it, model.safetensors is read.
+//
+// Failures name file and tensor: not_found (missing files), corrupt (truncated, contradicting itself, a name twice),
+// format (a dtype or entry that we do not read), model (index and files disagree), limit.
 class Checkpoint {
  public:
   static Result<std::shared_ptr<const Checkpoint>> open(const std::string& folder);
@@ -33,7 +39,7 @@ class Checkpoint {
   // Null if there is none of that name.
   const StoredTensor* find(std::string_view name) const;
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }
-  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t total_bytes() const { return total_bytes_; }  // of all tensors
   size_t num_tensors() const { return tensors_.size(); }
   // Calls f(name, tensor) for each, in no particular order.
   template <class F>

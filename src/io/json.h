@@ -1,9 +1,11 @@
 // io/json.h: JSON from hostile files, through nlohmann-json, with limits and typed errors.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -13,16 +15,28 @@ using Json = nlohmann::ordered_json;
 
 struct JsonLimits {
   size_t max_bytes = size_t(64) << 20;
+  size_t max_values = size_t(4) << 20;  // objects, lists, strings, numbers: what the parsed text costs in memory
   int max_depth = 64;
   bool python_numbers = false;  // also NaN, Infinity, -Infinity as values, as Python writes them (configs)
 };
 
-// Code::json with the byte position; `what` names the text in the message. Duplicate keys are refused.
+// Code::json with the byte position, Code::limit beyond the limits; `what` names the text in the message. Duplicate keys
+// are refused.
 Result<Json> parse_json(std::string_view text, const std::string& what, const JsonLimits& limits = {});
 // A whole file; not_found and io errors name the path.
 Result<Json> read_json_file(const std::string& path, const JsonLimits& limits = {});
 
-// Typed access to one object, with errors that name file and key: fields.integer("hidden_size", 1, 1 << 20).
+// Calls f(key, value) for each member of the object that `text` is, in order, and keeps none of them: for objects with
+// half a million members. max_values limits each member; a key that comes twice is for `f` to notice. A failure of `f`
+// ends it and is returned.
+using JsonMember = std::function<Status(std::string& key, Json& value)>;
+Status for_each_member(std::string_view text, const std::string& what, const JsonLimits& limits, const JsonMember& f);
+
+// A name out of a hostile file, quoted for a message: shortened, unprintable bytes replaced.
+std::string in_quotes(std::string_view name);
+
+// Typed access to one object, with errors (Code::model) that name file and key:
+// fields.integer("hidden_size", 1, 1 << 20).
 class JsonFields {
  public:
   JsonFields(const Json& object, std::string where);  // where: "config.json: text_config"

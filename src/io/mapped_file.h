@@ -11,9 +11,12 @@
 
 namespace dsa {
 
+// Links are followed wherever they lead, as caches of models are made of links. The file must not shrink while it is
+// mapped: no check can protect a reader from that.
 class MappedFile {
  public:
-  // Regular files only; a missing, empty-named, unreadable or special file is a typed error with the path.
+  // Regular files only; a missing (not_found), unreadable (access), looping or special file (io) is a typed error with
+  // the path. An empty file is mapped as no bytes.
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
