@@ -22,6 +22,8 @@ KernelTable with_generic(KernelTable table) {
 }
 
 #if defined(__x86_64__)
+bool cpu_has_generic() { return __builtin_cpu_supports("ssse3"); }
+
 KernelTable with_avx2(KernelTable table) {
 #define DSA_VARIANT avx2
   DSA_FOR_EACH_SIMD_KERNEL(DSA_SET_KERNEL)
@@ -36,7 +38,10 @@ KernelTable with_avx512(KernelTable table) {
   return table;
 }
 
-bool cpu_has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+bool cpu_has_avx2() {
+  return cpu_has_generic() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
 
 bool cpu_has_avx512() {
   return cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -50,8 +55,8 @@ bool cpu_has_avx512vnni() { return cpu_has_avx512() && __builtin_cpu_supports("a
 std::vector<KernelVariant> find_variants() {
   std::vector<KernelVariant> variants;
   variants.push_back({"ref", with_reference()});
-  variants.push_back({"generic", with_generic(variants.back().table)});
 #if defined(__x86_64__)
+  if (cpu_has_generic()) variants.push_back({"generic", with_generic(variants.back().table)});
   if (cpu_has_avx2()) variants.push_back({"avx2", with_avx2(variants.back().table)});
   if (cpu_has_avx512()) variants.push_back({"avx512", with_avx512(variants.back().table)});
   if (cpu_has_avx512vnni()) {
@@ -59,6 +64,8 @@ std::vector<KernelVariant> find_variants() {
     table.mxfp4_linear = avx512vnni::mxfp4_linear;
     variants.push_back({"avx512vnni", table});
   }
+#else
+  variants.push_back({"generic", with_generic(variants.back().table)});
 #endif
   return variants;
 }
