@@ -27,8 +27,8 @@ class LanguageModel {
   virtual int max_step_sequences() const = 0;  // sequences that one step may hold
   virtual uint64_t host_bytes() const = 0;     // memory of its own: activations and converted small tensors
 
-  // Runs a plan whose pages are reserved in `pool`. Logits f32 [sequences that want them, vocab], in plan order, valid
-  // until the next call. Nothing is committed.
+  // Runs a plan whose pages are reserved in `pool`. Logits f32 [sequences that want them, vocab], in plan
+  // order, valid until the next call. Nothing is committed.
   virtual Result<Tensor> run(const StepPlan& plan, const PagePool& pool) = 0;
 };
 
@@ -47,10 +47,11 @@ struct ModelOptions {
 // Called between reads at most 64 MiB apart; false cancels the load with Code::cancelled.
 using LoadProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
-// Checks every tensor name, shape and number format that the config asks for, then builds the model on `backend`, which
-// it keeps using. Experts stay where they lie in the checkpoint's mapping.
+// Checks every tensor name, shape and number format that the config asks for, then builds the model on
+// `backend`, which it keeps using. Experts stay where they lie in the checkpoint's mapping.
 Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,
-                                                           std::shared_ptr<const Checkpoint> checkpoint, Backend& backend,
-                                                           const ModelOptions& options, const LoadProgress& progress);
+                                                           std::shared_ptr<const Checkpoint> checkpoint,
+                                                           Backend& backend, const ModelOptions& options,
+                                                           const LoadProgress& progress);
 
 }  // namespace dsa

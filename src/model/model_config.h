@@ -1,4 +1,5 @@
-// model/model_config.h: what a config.json says, in terms of building blocks. A family's mapping file fills it.
+// model/model_config.h: what a config.json says, in terms of building blocks. A family's mapping file fills
+// it.
 #pragma once
 
 #include <cstdint>

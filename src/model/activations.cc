@@ -1,0 +1,125 @@
+#include "model/activations.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+namespace dsa {
+
+Activations::Activations(const ModelConfig& c, int tokens, int sequences) : experts_per_token_(c.moe.top_k) {
+  const int64_t n = tokens, hidden = c.hidden;
+  const int64_t channels = int64_t(c.kda.heads) * c.kda.head_dim;
+  x = floats({n, hidden});
+  h = floats({n, hidden});
+  out = floats({n, hidden});
+  running = floats({n, hidden});
+  const size_t num_banks = (c.layers.size() + size_t(c.residual_block) - 1) / size_t(c.residual_block);
+  for (size_t i = 0; i < num_banks; ++i) banks.push_back(floats({n, hidden}));
+
+  qkv = floats({n, 3 * channels});
+  qkv_conv = floats({n, 3 * channels});
+  f_rank = floats({n, c.kda.head_dim});
+  g = floats({n, c.kda.heads, c.kda.head_dim});
+  beta = floats({n, c.kda.heads});
+  kda_o = floats({n, c.kda.heads, c.kda.head_dim});
+  kda_gate = floats({n, channels});
+
+  const LatentAttentionConfig& a = c.latent;
+  q_rank = floats({n, a.q_rank});
+  q = floats({n, a.heads, a.nope_dim + a.rope_dim});
+  q_latent = floats({n, a.heads, a.latent_dim});
+  kv = floats({n, a.latent_dim + a.rope_dim});
+  o_latent = floats({n, a.heads, a.latent_dim});
+  o = floats({n, a.heads, a.v_dim});
+  gate = floats({n, int64_t(a.heads) * a.v_dim});
+
+  if (c.indexer.top_k > 0) {
+    index_q = floats({n, c.indexer.heads, c.indexer.dim});
+    index_k = floats({n, c.indexer.dim});
+    index_weights = floats({n, c.indexer.heads});
+    selected = integers({n, c.indexer.top_k});
+    index_scores = floats({std::max<int64_t>(kScoreFloats, c.max_context)});
+  }
+
+  const int64_t pairs_max = n * c.moe.top_k;
+  router_logits = floats({n, c.moe.experts});
+  expert_ids = integers({n, c.moe.top_k});
+  expert_weights = floats({n, c.moe.top_k});
+  offsets = integers({c.moe.experts + 1});
+  pairs = integers({pairs_max});
+  rows = integers({pairs_max});
+  latent = floats({n, c.moe.latent_dim});
+  expert_x = floats({pairs_max, c.moe.latent_dim});
+  expert_y = floats({pairs_max, c.moe.latent_dim});
+  expert_gate = floats({pairs_max, c.moe.expert_dim});
+  expert_up = floats({pairs_max, c.moe.expert_dim});
+  mlp_gate = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
+  mlp_up = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
+  mxfp4_workspace =
+      allocate(mxfp4_linear_workspace_bytes(pairs_max, std::max(c.moe.latent_dim, c.moe.expert_dim)));
+  mxfp4_groups.reserve(2 * size_t(c.moe.experts));
+  linear_groups.reserve(2 * size_t(c.moe.experts));
+  conv_sequences.resize(size_t(sequences));
+  kda_sequences.resize(size_t(sequences));
+
+  last = floats({sequences, hidden});
+  logits = floats({sequences, c.vocab});
+}
+
+void Activations::set_tokens(int n) {
+  for (Tensor* t : {&x,
+                    &h,
+                    &out,
+                    &running,
+                    &qkv,
+                    &qkv_conv,
+                    &f_rank,
+                    &g,
+                    &beta,
+                    &kda_o,
+                    &kda_gate,
+                    &q_rank,
+                    &q,
+                    &q_latent,
+                    &kv,
+                    &o_latent,
+                    &o,
+                    &gate,
+                    &index_q,
+                    &index_k,
+                    &index_weights,
+                    &selected,
+                    &router_logits,
+                    &expert_ids,
+                    &expert_weights,
+                    &latent,
+                    &mlp_gate,
+                    &mlp_up})
+    t->dim[0] = n;
+  for (Tensor& bank : banks) bank.dim[0] = n;
+  for (Tensor* t : {&pairs, &rows, &expert_x, &expert_y, &expert_gate, &expert_up})
+    t->dim[0] = int64_t(n) * experts_per_token_;
+}
+
+Tensor Activations::floats(std::initializer_list<int64_t> dims) {
+  Tensor shape(nullptr, DType::f32, dims);
+  shape.data = allocate(size_t(shape.count()) * sizeof(float));
+  return shape;
+}
+
+Tensor Activations::integers(std::initializer_list<int64_t> dims) {
+  Tensor shape(nullptr, DType::i32, dims);
+  shape.data = allocate(size_t(shape.count()) * sizeof(int32_t));
+  return shape;
+}
+
+void* Activations::allocate(size_t bytes) {
+  const size_t rounded = (bytes + 63) / 64 * 64 + 64;
+  void* p = std::aligned_alloc(64, rounded);
+  if (p == nullptr) throw std::bad_alloc();
+  memory_.emplace_back(p);
+  bytes_ += rounded;
+  return p;
+}
+
+}  // namespace dsa

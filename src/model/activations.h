@@ -1,0 +1,86 @@
+// model/activations.h: every intermediate tensor of a step, allocated once for the largest step.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/tensor.h"
+#include "model/model_config.h"
+#include "ops/step.h"
+
+namespace dsa {
+
+struct Activations {
+  // Room for `tokens` rows and `sequences` sequences of the model.
+  Activations(const ModelConfig& config, int tokens, int sequences);
+  uint64_t bytes() const { return bytes_; }
+  // The tensors below as views of the first `tokens` rows.
+  void set_tokens(int tokens);
+
+  // Residual stream.
+  Tensor x, h, out;           // [tokens, hidden]  block input, its norm, block output
+  std::vector<Tensor> banks;  // [tokens, hidden] each: banked sources
+  Tensor running;             // [tokens, hidden]  sum of the blocks since the last bank
+
+  // KDA.
+  Tensor qkv, qkv_conv;  // [tokens, 3 * heads * dim]  before and after the convolution
+  Tensor f_rank;         // [tokens, rank]
+  Tensor g;              // [tokens, heads, dim]  log decay
+  Tensor beta;           // [tokens, heads]
+  Tensor kda_o;          // [tokens, heads, dim]
+  Tensor kda_gate;       // [tokens, heads * dim]
+
+  // Latent attention.
+  Tensor q_rank;    // [tokens, q_rank]
+  Tensor q;         // [tokens, heads, nope + rope]
+  Tensor q_latent;  // [tokens, heads, latent]
+  Tensor kv;        // [tokens, latent + rope]
+  Tensor o_latent;  // [tokens, heads, latent]
+  Tensor o;         // [tokens, heads, v_dim]
+  Tensor gate;      // [tokens, heads * v_dim]
+
+  // Indexer.
+  Tensor index_q;        // [tokens, index heads, index dim]
+  Tensor index_k;        // [tokens, index dim]
+  Tensor index_weights;  // [tokens, index heads]
+  Tensor selected;       // [tokens, top_k]  i32
+  Tensor index_scores;   // [kScoreFloats]  as many rows at a time as fit
+
+  // Feed-forward.
+  Tensor router_logits;                          // [tokens, experts]
+  Tensor expert_ids;                             // [tokens, experts per token]  i32
+  Tensor expert_weights;                         // [tokens, experts per token]
+  Tensor offsets;                                // [experts + 1]  i32
+  Tensor pairs, rows;                            // [tokens * experts per token]  i32
+  Tensor latent;                                 // [tokens, latent]  what the experts read; later their sum
+  Tensor expert_x, expert_y;                     // [tokens * experts per token, latent]
+  Tensor expert_gate, expert_up;                 // [tokens * experts per token, expert dim]
+  Tensor mlp_gate, mlp_up;                       // [tokens, dense or shared dim]
+  void* mxfp4_workspace = nullptr;               // int8 activations of the fast route
+  std::vector<Mxfp4LinearGroup> mxfp4_groups;    // at most two a expert
+  std::vector<ExpertLinearGroup> linear_groups;  // the same for plain experts
+
+  // Per sequence, refilled by each KDA layer.
+  std::vector<ShortConvSequence> conv_sequences;
+  std::vector<KdaSequence> kda_sequences;
+
+  // Output.
+  Tensor last, logits;  // [sequences, hidden], [sequences, vocab]
+
+ private:
+  static constexpr int64_t kScoreFloats = int64_t(8) << 20;  // 32 MiB, touched as far as it is used
+
+  Tensor floats(std::initializer_list<int64_t> dims);
+  Tensor integers(std::initializer_list<int64_t> dims);
+  void* allocate(size_t bytes);
+
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::vector<std::unique_ptr<void, Free>> memory_;
+  uint64_t bytes_ = 0;
+  int experts_per_token_;
+};
+
+}  // namespace dsa

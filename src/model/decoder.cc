@@ -1,0 +1,144 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+
+#include "model/families/families.h"
+#include "model/residuals.h"
+#include "ops/ops.h"
+
+namespace dsa {
+namespace {
+
+StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
+  StateLayout layout;
+  layout.latent_dim = c.latent.latent_dim + c.latent.rope_dim;
+  layout.index_dim = c.indexer.dim;
+  layout.recurrent_floats = size_t(c.kda.heads) * size_t(c.kda.head_dim) * size_t(c.kda.head_dim);
+  layout.conv_floats = size_t(c.kda.conv_width - 1) * 3 * size_t(c.kda.heads) * size_t(c.kda.head_dim);
+  for (LayerWeights& w : weights.layers) {
+    w.state_index = w.attention == AttentionKind::kda ? layout.kda_layers++ : layout.latent_layers++;
+    if (w.sparse) w.index_layer = layout.index_layers++;
+  }
+  return layout;
+}
+
+// Reads every page of the files once, so that the first step does not wait for the disk.
+Status read_ahead(const Checkpoint& checkpoint, const LoadProgress& progress) {
+  constexpr size_t kPiece = size_t(64) << 20, kPage = 4096;
+  uint64_t done = 0;
+  for (const auto& file : checkpoint.files()) {
+    volatile uint8_t sink = 0;
+    for (size_t begin = 0; begin < file->size(); begin += kPiece) {
+      if (progress && !progress(done, checkpoint.total_bytes()))
+        return error(Code::cancelled, "the load was cancelled after ", done, " of ", checkpoint.total_bytes(),
+                     " bytes");
+      const size_t end = std::min(file->size(), begin + kPiece);
+      for (size_t at = begin; at < end; at += kPage) sink = file->data()[at];
+      done = std::min<uint64_t>(done + (end - begin), checkpoint.total_bytes());
+    }
+    (void)sink;
+  }
+  if (progress && !progress(checkpoint.total_bytes(), checkpoint.total_bytes()))
+    return error(Code::cancelled, "the load was cancelled at its end");
+  return Status::ok();
+}
+
+}  // namespace
+
+Decoder::Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<const Checkpoint> checkpoint,
+                 std::unique_ptr<DecoderWeights> weights, Backend& backend, const ModelOptions& options)
+    : config_(std::move(config)),
+      checkpoint_(std::move(checkpoint)),
+      weights_(std::move(weights)),
+      backend_(backend),
+      options_(options),
+      layout_(state_layout_of(*config_, *weights_)),
+      activations_(
+          std::make_unique<Activations>(*config_, options.max_step_tokens, options.max_step_sequences)) {}
+
+Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
+  Activations& a = *activations_;
+  if (plan.tokens() > options_.max_step_tokens || int(plan.sequences.size()) > options_.max_step_sequences)
+    return error(Code::limit, "a step of ", plan.tokens(), " tokens and ", plan.sequences.size(),
+                 " sequences; the model was loaded for ", options_.max_step_tokens, " and ",
+                 options_.max_step_sequences);
+  for (const SequenceStep& s : plan.sequences)
+    for (int t = 0; t < s.count; ++t)
+      if (s.tokens[t] < 0 || s.tokens[t] >= config_->vocab)
+        return error(Code::argument, "token ", s.tokens[t], " is not in the vocabulary of ", config_->vocab)
+            .with_fix(Fix::input);
+  batch_.set(plan);
+  a.set_tokens(batch_.tokens);
+  Step s(backend_, pool, batch_, a);
+
+  AttnResiduals residuals(s, config_->residual_block, config_->norm_eps);
+  ops::embedding(s, weights_->embedding, a.running);  // [tokens, hidden]
+  for (size_t l = 0; l < weights_->layers.size(); ++l) layer(s, weights_->layers[l], int(l), residuals);
+  output(s, residuals);
+  return a.logits.first(int64_t(batch_.logit_rows.size()));
+}
+
+void Decoder::layer(Step& s, const LayerWeights& w, int number, AttnResiduals& residuals) {
+  Activations& a = s.activations();
+  const BlockContext c{*config_, options_, observer_};
+
+  ops::rms_norm(s, residuals.mix(w.attn_mix, a.x), w.attn_norm, config_->norm_eps, a.h);  // [tokens, hidden]
+  residuals.bank(number);
+  switch (w.attention) {
+    case AttentionKind::kda:
+      kda(s, c, w, a.h, a.out);
+      break;
+    case AttentionKind::latent:
+      latent_attention(s, c, w, number, a.h, a.out);
+      break;
+  }
+  residuals.add(a.out);
+
+  ops::rms_norm(s, residuals.mix(w.mlp_mix, a.x), w.mlp_norm, config_->norm_eps, a.h);  // [tokens, hidden]
+  if (w.is_moe)
+    moe(s, c, w.moe, a.h, a.out);
+  else
+    mlp(s, c, w.mlp, a.h, a.out);
+  residuals.add(a.out);
+}
+
+// Logits of the rows that want them.
+void Decoder::output(Step& s, AttnResiduals& residuals) {
+  Activations& a = s.activations();
+  const int64_t rows = int64_t(batch_.logit_rows.size());
+  if (rows == 0) return;
+  ops::rms_norm(s, residuals.mix(weights_->output_mix, a.x), weights_->final_norm, config_->norm_eps, a.h);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* h = a.h.f32() + int64_t(batch_.logit_rows[size_t(r)]) * a.h.stride[0];
+    std::copy(h, h + config_->hidden, a.last.f32() + r * a.last.stride[0]);
+  }
+  ops::linear(s, a.last.first(rows), weights_->head, a.logits.first(rows));  // [sequences, vocab]
+}
+
+Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig> config,
+                                              std::shared_ptr<const Checkpoint> checkpoint, Backend& backend,
+                                              const ModelOptions& options, const LoadProgress& progress) {
+  if (options.max_step_tokens < 1 || options.max_step_sequences < 1)
+    return error(Code::argument, "a step needs room for at least one token and one sequence");
+  auto own_config = std::make_shared<ModelConfig>(*config);
+  if (options.top_k > 0 && own_config->indexer.top_k > 0) own_config->indexer.top_k = options.top_k;
+  auto weights = std::make_unique<DecoderWeights>();
+  WeightLoader loader(*checkpoint, own_config->tensor_prefix, *weights);
+  const Family* family = find_family(own_config->architecture);
+  DSA_ASSERT(family != nullptr);
+  DSA_TRY(family->load(loader, *own_config, *weights));
+  DSA_TRY(read_ahead(*checkpoint, progress));
+  return std::make_unique<Decoder>(std::move(own_config), std::move(checkpoint), std::move(weights), backend,
+                                   options);
+}
+
+Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,
+                                                           std::shared_ptr<const Checkpoint> checkpoint,
+                                                           Backend& backend, const ModelOptions& options,
+                                                           const LoadProgress& progress) {
+  DSA_ASSIGN(std::unique_ptr<Decoder> decoder,
+             load_decoder(std::move(config), std::move(checkpoint), backend, options, progress));
+  return std::unique_ptr<LanguageModel>(std::move(decoder));
+}
+
+}  // namespace dsa

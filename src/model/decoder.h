@@ -1,0 +1,47 @@
+// model/decoder.h: the decoder as a LanguageModel: layers between an embedding and an output head.
+#pragma once
+
+#include <memory>
+
+#include "model/blocks.h"
+#include "model/language_model.h"
+#include "model/weights.h"
+
+namespace dsa {
+
+class Decoder final : public LanguageModel {
+ public:
+  Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<const Checkpoint> checkpoint,
+          std::unique_ptr<DecoderWeights> weights, Backend& backend, const ModelOptions& options);
+
+  int vocab_size() const override { return config_->vocab; }
+  const StateLayout& state_layout() const override { return layout_; }
+  int max_step_tokens() const override { return options_.max_step_tokens; }
+  int max_step_sequences() const override { return options_.max_step_sequences; }
+  uint64_t host_bytes() const override { return activations_->bytes() + weights_->converted_bytes; }
+  Result<Tensor> run(const StepPlan& plan, const PagePool& pool) override;
+
+  // Called by each step for each latent attention layer, on the thread that runs the step. Empty: nobody
+  // looks.
+  void observe_selection(SelectionObserver observer) { observer_ = std::move(observer); }
+
+ private:
+  void layer(Step& s, const LayerWeights& w, int number, class AttnResiduals& residuals);
+  void output(Step& s, AttnResiduals& residuals);
+
+  std::shared_ptr<const ModelConfig> config_;
+  std::shared_ptr<const Checkpoint> checkpoint_;  // the weights are views of it
+  std::unique_ptr<DecoderWeights> weights_;
+  Backend& backend_;
+  ModelOptions options_;
+  StateLayout layout_;
+  SelectionObserver observer_;
+  std::unique_ptr<Activations> activations_;
+  Batch batch_;
+};
+
+Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig> config,
+                                              std::shared_ptr<const Checkpoint> checkpoint, Backend& backend,
+                                              const ModelOptions& options, const LoadProgress& progress);
+
+}  // namespace dsa

@@ -1,0 +1,41 @@
+#include "model/blocks.h"
+#include "ops/ops.h"
+
+namespace dsa {
+
+// Attention in the latent space of the cache, over the positions that the indexer selects or over all.
+void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer, int layer_number, Tensor h,
+                      Tensor out) {
+  Activations& a = s.activations();
+  const LatentAttentionWeights& w = layer.latent;
+  const LatentAttentionConfig& config = c.config.latent;
+  const PagedRows latents = s.latents(layer.state_index);
+  const int64_t tokens = h.dim[0];
+  const Tensor q_nope = a.q.columns(0, config.nope_dim),
+               q_rope = a.q.columns(config.nope_dim, config.rope_dim);
+  const Tensor latent = a.kv.columns(0, config.latent_dim);
+
+  // Query: down to a small rank, up to heads, then into the latent space of the cache.
+  ops::linear(s, h, w.q_down, a.q_rank);                            // [tokens, q_rank]
+  ops::rms_norm(s, a.q_rank, w.q_norm, config.norm_eps, a.q_rank);  // [tokens, q_rank]
+  ops::linear(s, a.q_rank, w.q_up, a.q.reshape({tokens, config.heads * (config.nope_dim + config.rope_dim)}));
+  ops::head_linear(s, q_nope, w.k_up, true, a.q_latent);  // [tokens, heads, latent]
+
+  // Key and value: one latent row per token, shared by every head.
+  ops::linear(s, h, w.kv_down, a.kv);                            // [tokens, latent + rope]
+  ops::rms_norm(s, latent, w.kv_norm, config.norm_eps, latent);  // [tokens, latent]
+  ops::append_rows(s, a.kv, latents);                            // into the pages of each sequence
+
+  // Attend to the selected rows only, leave the latent space, gate, project back.
+  Tensor selected;  // null: every visible position
+  if (layer.sparse) selected = indexer(s, c, w.indexer, layer.index_layer, a.q_rank, h);  // [tokens, top_k]
+  if (c.observer) c.observer(layer_number, s.batch(), selected);
+  ops::sparse_attention(s, a.q_latent, q_rope, latents, selected, config.scale, a.o_latent);
+  ops::head_linear(s, a.o_latent, w.v_up, false, a.o);  // [tokens, heads, v_dim]
+  const Tensor o = a.o.reshape({tokens, config.heads * config.v_dim});
+  ops::linear(s, h, w.gate, a.gate);   // [tokens, heads * v_dim]
+  ops::sigmoid_gate(s, o, a.gate, o);  // [tokens, heads * v_dim]
+  ops::linear(s, o, w.o, out);         // [tokens, hidden]
+}
+
+}  // namespace dsa

@@ -1,0 +1,39 @@
+#include "model/model_config.h"
+
+#include "model/families/families.h"
+
+namespace dsa {
+
+const std::vector<const Family*>& families() {
+  static const auto& all = *new std::vector<const Family*>{&kimi_k3_family()};
+  return all;
+}
+
+const Family* find_family(const std::string& architecture) {
+  for (const Family* family : families())
+    for (const std::string& name : family->architectures)
+      if (name == architecture) return family;
+  return nullptr;
+}
+
+Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, const std::string& where) {
+  if (!json.is_object()) return error(Code::model, where, ": expected an object");
+  const JsonFields fields(json, where);
+  DSA_ASSIGN(const std::vector<std::string> architectures, fields.strings("architectures"));
+  if (architectures.empty()) return error(Code::model, where, ": 'architectures' is empty");
+  const Family* family = find_family(architectures[0]);
+  if (family == nullptr) {
+    std::string known;
+    for (const Family* f : families())
+      for (const std::string& name : f->architectures) known += (known.empty() ? "" : ", ") + name;
+    return error(Code::unsupported, where, ": architecture '", architectures[0], "' is not known; known are ",
+                 known);
+  }
+  auto config = std::make_shared<ModelConfig>();
+  config->family = family->name;
+  config->architecture = architectures[0];
+  DSA_TRY(family->parse(fields, *config));
+  return std::shared_ptr<const ModelConfig>(std::move(config));
+}
+
+}  // namespace dsa

@@ -1,0 +1,144 @@
+#include "model/weights.h"
+
+#include <cstring>
+
+#include "kernels/common/numbers.h"
+
+namespace dsa {
+namespace {
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+int64_t count_of(const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return n;
+}
+
+// Leading and inner dimensions of 1 say nothing: [96, 1, 4] is [96, 4].
+std::vector<int64_t> without_ones(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> kept;
+  for (int64_t d : shape)
+    if (d != 1) kept.push_back(d);
+  return kept;
+}
+
+bool shapes_agree(const std::vector<int64_t>& found, const std::vector<int64_t>& expected, bool at_least) {
+  std::vector<int64_t> a = without_ones(found), b = without_ones(expected);
+  if (at_least && !a.empty() && !b.empty() && a[0] > b[0]) a[0] = b[0];
+  return a == b;
+}
+
+Tensor view(const void* data, DType dtype, const std::vector<int64_t>& shape) {
+  void* p = const_cast<void*>(data);  // weights are only read
+  if (shape.size() == 1) return Tensor(p, dtype, {shape[0]});
+  return Tensor(p, dtype, {shape[0], count_of(shape) / shape[0]});
+}
+
+}  // namespace
+
+std::string WeightLoader::file_of(const StoredTensor& tensor) const {
+  const std::string& path = checkpoint_.files()[size_t(tensor.file)]->path();
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+Result<const StoredTensor*> WeightLoader::find(const std::string& name, const std::vector<int64_t>& shape,
+                                               bool at_least) {
+  const StoredTensor* tensor = checkpoint_.find(prefix_ + name);
+  if (tensor == nullptr)
+    return error(Code::model, "tensor '", prefix_, name, "' is missing, expected ", shape_text(shape));
+  if (!shapes_agree(tensor->shape, shape, at_least))
+    return error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", shape_text(tensor->shape),
+                 ", expected ", shape_text(shape));
+  return tensor;
+}
+
+const void* WeightLoader::aligned(const StoredTensor& tensor) {
+  if (reinterpret_cast<uintptr_t>(tensor.data) % dtype_bytes(tensor.dtype) == 0) return tensor.data;
+  owner_.realigned.emplace_back(tensor.data, tensor.data + tensor.bytes);
+  owner_.converted_bytes += tensor.bytes;
+  return owner_.realigned.back().data();
+}
+
+Status WeightLoader::matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out) {
+  DSA_ASSIGN(const StoredTensor* tensor, find(name, shape, false));
+  if (tensor->dtype != DType::bf16 && tensor->dtype != DType::f32)
+    return error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", dtype_name(tensor->dtype),
+                 ", expected BF16 or F32");
+  out = view(aligned(*tensor), tensor->dtype, shape);
+  return Status::ok();
+}
+
+Status WeightLoader::vector(const std::string& name, std::vector<int64_t> shape, Tensor& out, bool at_least) {
+  DSA_ASSIGN(const StoredTensor* tensor, find(name, shape, at_least));
+  const size_t n = size_t(count_of(shape));
+  float* values = own(n);
+  for (size_t i = 0; i < n; ++i) {
+    if (tensor->dtype == DType::f32) {
+      memcpy(&values[i], tensor->data + i * sizeof(float), sizeof(float));
+    } else if (tensor->dtype == DType::bf16) {
+      bf16 value;
+      memcpy(&value, tensor->data + i * sizeof value, sizeof value);
+      values[i] = to_f32(value);
+    } else {
+      return error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", dtype_name(tensor->dtype),
+                   ", expected BF16 or F32");
+    }
+  }
+  out = view(values, DType::f32, shape);
+  return Status::ok();
+}
+
+Status WeightLoader::product(const std::string& a, std::vector<int64_t> shape_a, const std::string& b,
+                             std::vector<int64_t> shape_b, Tensor& out) {
+  Tensor x, y;
+  DSA_TRY(vector(a, shape_a, x));
+  DSA_TRY(vector(b, shape_b, y));
+  DSA_ASSERT(x.count() == y.count());
+  const int64_t n = x.count();
+  float* values = own(size_t(n));
+  for (int64_t i = 0; i < n; ++i) values[i] = x.f32()[i] * y.f32()[i];
+  out = Tensor(values, DType::f32, {n});
+  return Status::ok();
+}
+
+Status WeightLoader::expert_matrix(const std::string& name, int64_t out_dim, int64_t in_dim, bool mxfp4,
+                                   DType& plain_type, ExpertMatrix& out) {
+  if (!mxfp4) {
+    Tensor plain;
+    DSA_TRY(matrix(name + ".weight", {out_dim, in_dim}, plain));
+    plain_type = plain.dtype;
+    out.plain = plain.data;
+    return Status::ok();
+  }
+  if (in_dim % kMxfp4Block != 0)
+    return error(Code::model, "'", prefix_, name, "' has ", in_dim, " columns; MXFP4 needs a multiple of ",
+                 kMxfp4Block);
+  DSA_ASSIGN(const StoredTensor* blocks, find(name + ".weight_packed", {out_dim, in_dim / 2}, false));
+  DSA_ASSIGN(const StoredTensor* scales,
+             find(name + ".weight_scale", {out_dim, in_dim / kMxfp4Block}, false));
+  if (blocks->dtype != DType::u8)
+    return error(Code::model, file_of(*blocks), ": '", prefix_, name, ".weight_packed' is ",
+                 dtype_name(blocks->dtype), ", expected U8");
+  if (scales->dtype != DType::u8 && scales->dtype != DType::f8_e8m0)
+    return error(Code::model, file_of(*scales), ": '", prefix_, name, ".weight_scale' is ",
+                 dtype_name(scales->dtype), ", expected U8 or F8_E8M0 exponents");
+  if (memchr(scales->data, 255, scales->bytes) != nullptr)
+    return error(Code::model, file_of(*scales), ": '", prefix_, name,
+                 ".weight_scale' holds the scale code 255, which is NaN");
+  out.blocks = blocks->data;
+  out.scales = scales->data;
+  return Status::ok();
+}
+
+float* WeightLoader::own(size_t floats) {
+  owner_.converted.emplace_back(floats);
+  owner_.converted_bytes += floats * sizeof(float);
+  return owner_.converted.back().data();
+}
+
+}  // namespace dsa

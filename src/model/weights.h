@@ -1,0 +1,123 @@
+// model/weights.h: the weights of each building block, as views of the checkpoint, and the loader that checks
+// them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/tensor.h"
+#include "io/checkpoint.h"
+#include "model/model_config.h"
+
+namespace dsa {
+
+struct KdaWeights {
+  Tensor q, k, v;    // [heads * dim, hidden]
+  Tensor conv;       // [3 * heads * dim, width]  f32: the filters of q, k, v
+  Tensor f_a, f_b;   // [rank, hidden], [heads * dim, rank]
+  Tensor a_log;      // [>= heads]     f32
+  Tensor dt_bias;    // [heads * dim]  f32
+  Tensor b;          // [heads, hidden]
+  Tensor gate;       // [heads * dim, hidden]
+  Tensor o_norm, o;  // [dim] f32, [hidden, heads * dim]
+};
+
+struct IndexerWeights {
+  Tensor q;                    // [heads * dim, q_rank]
+  Tensor k;                    // [dim, hidden]
+  Tensor k_norm, k_norm_bias;  // [dim]  f32; the bias may be null
+  Tensor head_weights;         // [heads, hidden]
+};
+
+struct LatentAttentionWeights {
+  Tensor q_down, q_norm, q_up;  // [q_rank, hidden], [q_rank] f32, [heads * (nope + rope), q_rank]
+  Tensor kv_down, kv_norm;      // [latent + rope, hidden], [latent] f32
+  Tensor k_up, v_up;            // [heads, nope, latent], [heads, v_dim, latent]: views of one matrix
+  Tensor gate, o;               // [heads * v_dim, hidden], [hidden, heads * v_dim]
+  IndexerWeights indexer;
+};
+
+struct MlpWeights {
+  Tensor gate, up, down;  // [dim, hidden], [dim, hidden], [hidden, dim]
+};
+
+// One matrix of an expert: MXFP4 (blocks and scales) or plain.
+struct ExpertMatrix {
+  const uint8_t* blocks = nullptr;
+  const uint8_t* scales = nullptr;
+  const void* plain = nullptr;
+};
+
+struct ExpertWeights {
+  ExpertMatrix gate, up, down;  // [expert_dim, latent], the same, [latent, expert_dim]
+};
+
+struct MoeWeights {
+  Tensor router, router_bias;          // [experts, hidden], [experts] f32
+  Tensor latent_down, latent_up;       // [latent, hidden], [hidden, latent]
+  Tensor latent_norm;                  // [latent] f32; null: no norm
+  std::vector<ExpertWeights> experts;  // [experts]
+  bool mxfp4 = false;
+  DType plain_type = DType::bf16;  // of all experts, if they are plain
+  MlpWeights shared;
+};
+
+struct LayerWeights {
+  AttentionKind attention = AttentionKind::kda;
+  Tensor attn_mix, mlp_mix;    // [hidden] f32: the queries of the attention residuals
+  Tensor attn_norm, mlp_norm;  // [hidden] f32
+  KdaWeights kda;
+  LatentAttentionWeights latent;
+  bool sparse = false;  // latent attention over positions that the indexer selects
+  bool is_moe = false;
+  MoeWeights moe;
+  MlpWeights mlp;
+  int state_index = 0;  // among the layers of its attention kind
+  int index_layer = 0;  // among the layers with index keys
+};
+
+struct DecoderWeights {
+  Tensor embedding, head;         // [vocab, hidden]
+  Tensor output_mix, final_norm;  // [hidden] f32
+  std::vector<LayerWeights> layers;
+  std::deque<std::vector<float>> converted;  // small tensors as f32; owns what the views above do not
+  std::deque<std::vector<uint8_t>> realigned;
+  uint64_t converted_bytes = 0;
+};
+
+// Finds tensors by name, checks shape and number format, and gives views. Errors name file, tensor, found,
+// expected.
+class WeightLoader {
+ public:
+  WeightLoader(const Checkpoint& checkpoint, std::string prefix, DecoderWeights& owner)
+      : checkpoint_(checkpoint), prefix_(std::move(prefix)), owner_(owner) {}
+
+  bool has(const std::string& name) const { return checkpoint_.find(prefix_ + name) != nullptr; }
+  // A bf16 or f32 matrix as it lies in the file.
+  Status matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out);
+  // A small tensor of any float format, converted to f32. `at_least`: the first dimension may be longer.
+  Status vector(const std::string& name, std::vector<int64_t> shape, Tensor& out, bool at_least = false);
+  // Element-wise product of two vectors, as f32.
+  Status product(const std::string& a, std::vector<int64_t> shape_a, const std::string& b,
+                 std::vector<int64_t> shape_b, Tensor& out);
+  // An MXFP4 matrix (X.weight_packed, X.weight_scale) or a plain one (X.weight).
+  Status expert_matrix(const std::string& name, int64_t out_dim, int64_t in_dim, bool mxfp4,
+                       DType& plain_type, ExpertMatrix& out);
+  // f32 memory that lives as long as the weights.
+  float* own(size_t floats);
+
+ private:
+  Result<const StoredTensor*> find(const std::string& name, const std::vector<int64_t>& shape, bool at_least);
+  const void* aligned(const StoredTensor& tensor);
+  std::string file_of(const StoredTensor& tensor) const;
+
+  const Checkpoint& checkpoint_;
+  std::string prefix_;
+  DecoderWeights& owner_;
+};
+
+}  // namespace dsa
