@@ -51,7 +51,7 @@ void set_dense(Tensor& t, std::initializer_list<int64_t> dims) {
 
 }  // namespace
 
-Tensor::Tensor(void* data, DType dtype, std::initializer_list<int64_t> dims) : data(data), dtype(dtype) {
+Tensor::Tensor(void* memory, DType type, std::initializer_list<int64_t> dims) : data(memory), dtype(type) {
   set_dense(*this, dims);
 }
 

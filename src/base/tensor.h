@@ -25,7 +25,7 @@ struct Tensor {
 
   Tensor() = default;
   // A dense row-major tensor.
-  Tensor(void* data, DType dtype, std::initializer_list<int64_t> dims);
+  Tensor(void* memory, DType type, std::initializer_list<int64_t> dims);
 
   bool is_null() const { return data == nullptr; }
   int64_t count() const;

@@ -1,0 +1,131 @@
+// dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast]: runs a fixture folder and compares.
+//
+// Prints PASS|FAIL family max_rel=.. top1=n/n tokens=n/n selected=equal|different|none. max_rel is the largest
+// difference of a logit over the largest logit. The exact route must stay within 1e-3 with every token and selected
+// position equal; the fast route must keep the best token wherever its lead is larger than the error.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "golden/fixture.h"
+
+namespace dsa::test {
+namespace {
+
+constexpr double kExactTolerance = 1e-3;
+
+struct Report {
+  double error = 0, magnitude = 0;
+  int top1 = 0, top1_of = 0, tokens = 0, tokens_of = 0;
+  int unexcused = 0;  // best tokens that differ although their lead was larger than twice the error
+  bool has_sets = false, sets_equal = true;
+
+  double max_rel() const { return magnitude > 0 ? error / magnitude : error; }
+};
+
+double lead(const float* logits, int n) {
+  const int32_t best = argmax(logits, n);
+  double second = -INFINITY;
+  for (int i = 0; i < n; ++i)
+    if (i != best) second = std::fmax(second, logits[i]);
+  return logits[best] - second;
+}
+
+// Compares one row; true if the best token is the same.
+bool compare_row(const std::vector<float>& actual, const float* expected, int vocab, Report& report) {
+  double row_error = 0;
+  for (int i = 0; i < vocab; ++i) {
+    const double difference = std::fabs(double(actual[size_t(i)]) - expected[i]);
+    row_error = std::isnan(difference) ? INFINITY : std::fmax(row_error, difference);
+    report.magnitude = std::fmax(report.magnitude, std::fabs(double(expected[i])));
+  }
+  report.error = std::fmax(report.error, row_error);
+  const bool same = argmax(actual.data(), vocab) == argmax(expected, vocab);
+  if (!same && lead(expected, vocab) > 2 * row_error) ++report.unexcused;
+  return same;
+}
+
+void compare_set(const SelectionRecorder& recorder, int layer, int position, const std::vector<int32_t>& expected,
+                 Report& report) {
+  const std::vector<int32_t>* set = recorder.find(layer, position);
+  report.has_sets = true;
+  if (set == nullptr || *set != expected) report.sets_equal = false;
+}
+
+Result<Report> run(const std::string& folder, const std::string& weights, Mxfp4Route route) {
+  DSA_ASSIGN(const Expected expected, read_expected(folder));
+  DSA_ASSIGN(LoadedModel model, load_model(join_path(folder, weights), {.mxfp4_route = route}));
+  SelectionRecorder recorder;
+  recorder.attach(*model.decoder);
+  const int prompt = int(expected.input_ids.size()), vocab = expected.vocab;
+  const int last = int(expected.logits_last.size()) / vocab;
+  Report report;
+
+  // The prompt up to its last positions in chunks, those one by one so that each gives logits.
+  SequenceState sequence(*model.pool, prompt + int(expected.decode_tokens.size()));
+  const int32_t* ids = expected.input_ids.data();
+  for (int begin = 0; begin < prompt - last;) {
+    const int count = std::min(prompt - last - begin, model.decoder->max_step_tokens());
+    DSA_ASSIGN(const auto unused, append(model, sequence, ids + begin, count));
+    begin += count;
+  }
+  std::vector<float> logits;
+  for (int i = 0; i < last; ++i) {
+    DSA_ASSIGN(logits, append(model, sequence, ids + (prompt - last) + i, 1));
+    ++report.top1_of;
+    report.top1 += compare_row(logits, expected.logits_last.data() + size_t(i) * size_t(vocab), vocab, report);
+  }
+
+  // Greedy decoding, fed with the expected tokens so that one difference does not hide the rest.
+  for (size_t i = 0; i < expected.decode_tokens.size(); ++i) {
+    ++report.tokens_of;
+    report.tokens += compare_row(logits, expected.decode_logits.data() + i * size_t(vocab), vocab, report) &&
+                     argmax(logits.data(), vocab) == expected.decode_tokens[i];
+    DSA_ASSIGN(logits, append(model, sequence, &expected.decode_tokens[i], 1));
+  }
+
+  for (const auto& [layer, sets] : expected.prefill_sets)
+    for (size_t i = 0; i < sets.size(); ++i)
+      compare_set(recorder, layer, expected.set_positions[i], sets[i], report);
+  for (const auto& [layer, set] : expected.decode_sets)
+    compare_set(recorder, layer, expected.decode_set_position, set, report);
+  return report;
+}
+
+int main(int argc, char** argv) {
+  std::string folder, weights = "model-mxfp4", route = "exact";
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--weights" && i + 1 < argc)
+      weights = argv[++i];
+    else if (arg == "--route" && i + 1 < argc)
+      route = argv[++i];
+    else if (folder.empty() && arg[0] != '-')
+      folder = arg;
+    else
+      folder = "", i = argc;
+  }
+  if (folder.empty() || (route != "exact" && route != "fast")) {
+    fprintf(stderr, "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast]\n");
+    return 2;
+  }
+  const bool exact = route == "exact";
+  const auto result = run(folder, weights, exact ? Mxfp4Route::exact : Mxfp4Route::fast);
+  if (!result.is_ok()) {
+    printf("FAIL %s: %s\n", folder.c_str(), result.status().message().c_str());
+    return 1;
+  }
+  const Report& r = result.value();
+  const bool tokens_equal = r.top1 == r.top1_of && r.tokens == r.tokens_of;
+  const bool pass = exact ? r.max_rel() <= kExactTolerance && tokens_equal && r.sets_equal
+                          : std::isfinite(r.error) && r.unexcused == 0;
+  const std::string family = folder.substr(folder.find_last_of('/', folder.size() - 2) + 1);
+  printf("%s %s max_rel=%.2e top1=%d/%d tokens=%d/%d selected=%s\n", pass ? "PASS" : "FAIL", family.c_str(), r.max_rel(),
+         r.top1, r.top1_of, r.tokens, r.tokens_of, !r.has_sets ? "none" : r.sets_equal ? "equal" : "different");
+  return pass ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace dsa::test
+
+int main(int argc, char** argv) { return dsa::test::main(argc, argv); }
