@@ -24,13 +24,14 @@ struct MessagePart {
 struct Message {
   Role role = Role::user;
   std::vector<MessagePart> parts;
+  std::string name;  // of the user or system author, or of the tool; may be empty
 };
 
 // Reads an answer token by token. One object per run; starts where the generation prompt ended.
 class AnswerReader {
  public:
   struct Piece {
-    bool is_text = false;    // the token's bytes belong to `channel`
+    bool is_text = false;  // the token's bytes belong to `channel`
     Channel channel = Channel::answer;
     bool ends_turn = false;  // the model has finished its message
   };

@@ -10,8 +10,8 @@ namespace dsa {
 // Position of the first byte that is not UTF-8, or npos.
 size_t find_invalid_utf8(std::string_view text);
 
-// Holds back an unfinished code point until its bytes are there. Bytes that can never become one are U+FFFD, once per
-// maximal invalid run start, as soon as that is certain.
+// Holds back an unfinished code point until its bytes are there. Bytes that can never become one are U+FFFD as soon as
+// that is certain, one for each maximal subpart, which is what Unicode recommends and Python's "replace" does.
 class Utf8Stream {
  public:
   // Appends to `out` what became whole.

@@ -1,0 +1,94 @@
+#include "text/chat_json.h"
+
+#include <array>
+
+#include "io/json.h"
+
+namespace dsa {
+
+namespace {
+
+Status wrong_shape(const std::string& path, const char* expected) {
+  return error(Code::json, path, " is not ", expected).with_fix(Fix::input);
+}
+
+Result<Role> role_of(const std::string& path, const Json& value) {
+  if (!value.is_string()) return wrong_shape(path, "a string");
+  const auto& name = value.get_ref<const std::string&>();
+  if (name == "system") return Role::system;
+  if (name == "user") return Role::user;
+  if (name == "assistant") return Role::assistant;
+  if (name == "tool") return Role::tool;
+  return error(Code::unsupported, path, " is ", in_quotes(name),
+               ", expected system, user, assistant or tool");
+}
+
+Result<MessagePart> part_of(const std::string& path, const Json& value) {
+  if (!value.is_object()) return wrong_shape(path, "an object");
+  const auto type = value.find("type");
+  if (type == value.end() || !type->is_string()) return wrong_shape(path + ".type", "a string");
+  const auto& name = type->get_ref<const std::string&>();
+  if (name != "text") return error(Code::unsupported, path, " has type ", in_quotes(name), ", expected text");
+  const auto text = value.find("text");
+  if (text == value.end() || !text->is_string()) return wrong_shape(path + ".text", "a string");
+  return MessagePart{MessagePart::Kind::text, text->get<std::string>(), {}};
+}
+
+Result<Message> message_of(const std::string& path, const Json& value) {
+  if (!value.is_object()) return wrong_shape(path, "an object");
+  Message message;
+  bool has_role = false, has_content = false;
+  for (const auto& [key, member] : value.items()) {
+    const std::string member_path = concat(path, ".", key.substr(0, 64));
+    if (key == "role") {
+      DSA_ASSIGN(message.role, role_of(member_path, member));
+      has_role = true;
+    } else if (key == "content" && member.is_string()) {
+      message.parts.push_back({MessagePart::Kind::text, member.get<std::string>(), {}});
+      has_content = true;
+    } else if (key == "content") {
+      if (!member.is_array()) return wrong_shape(member_path, "a string or a list");
+      for (const Json& part : member) {
+        DSA_ASSIGN(MessagePart read, part_of(concat(member_path, "[", message.parts.size(), "]"), part));
+        message.parts.push_back(std::move(read));
+      }
+      has_content = true;
+    } else if (key == "name") {
+      if (member.is_null()) continue;
+      if (!member.is_string()) return wrong_shape(member_path, "a string");
+      message.name = member.get<std::string>();
+    } else if (key != "tool_call_id" && !member.is_null()) {
+      return error(Code::unsupported, path, " has ", in_quotes(key),
+                   ", expected role, content, name or tool_call_id");
+    }
+  }
+  if (!has_role) return error(Code::json, path, ".role is missing").with_fix(Fix::input);
+  if (!has_content) return error(Code::json, path, ".content is missing").with_fix(Fix::input);
+  return message;
+}
+
+}  // namespace
+
+Result<std::vector<Message>> messages_from_json(std::string_view text) {
+  DSA_ASSIGN(const Json json, parse_json(text, "chat JSON"));
+  const Json* list = &json;
+  if (json.is_object()) {
+    // What else a request may hold; sampling settings and the like do not change the prompt.
+    for (const char* key : {"tools", "tool_choice", "functions", "function_call", "response_format"})
+      if (const auto found = json.find(key); found != json.end() && !found->empty())
+        return error(Code::unsupported, "chat JSON: '", key, "' is not read");
+    const auto found = json.find("messages");
+    if (found == json.end()) return error(Code::json, "chat JSON: messages is missing").with_fix(Fix::input);
+    list = &*found;
+  }
+  if (!list->is_array()) return wrong_shape("chat JSON: messages", "a list");
+  std::vector<Message> messages;
+  messages.reserve(list->size());
+  for (const Json& value : *list) {
+    DSA_ASSIGN(Message message, message_of(concat("chat JSON: messages[", messages.size(), "]"), value));
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+}  // namespace dsa

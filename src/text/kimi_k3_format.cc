@@ -1,0 +1,290 @@
+#include "text/kimi_k3_format.h"
+
+#include <algorithm>
+
+namespace dsa {
+
+namespace {
+
+constexpr size_t kMaxDepth = 16;      // elements that the reader keeps track of; the format needs four
+constexpr size_t kMaxTagBytes = 256;  // of a tag that the reader remembers
+
+std::string_view role_name(Role role) {
+  switch (role) {
+    case Role::system:
+      return "system";
+    case Role::user:
+      return "user";
+    case Role::assistant:
+      return "assistant";
+    case Role::tool:
+      return "tool";
+  }
+  return "user";
+}
+
+std::string escape_attribute(std::string_view value) {
+  std::string escaped;
+  for (const char c : value) {
+    if (c == '&')
+      escaped += "&amp;";
+    else if (c == '"')
+      escaped += "&quot;";
+    else
+      escaped += c;
+  }
+  return escaped;
+}
+
+// Follows the elements of an answer. Text belongs to the innermost element that we know: think is reasoning,
+// everything within tools is tool, the rest is answer, unknown elements and text outside of any included, so
+// that a model that forgets its format is still heard. Tags are never text, and nothing is after the end of
+// the message.
+class KimiK3Reader : public AnswerReader {
+ public:
+  KimiK3Reader(std::shared_ptr<const Tokenizer> tokenizer, const KimiK3Format::Markers& markers,
+               bool thinking)
+      : tokenizer_(std::move(tokenizer)), markers_(markers) {
+    elements_.reserve(kMaxDepth);
+    tag_.reserve(kMaxTagBytes);
+    enter("message");
+    enter(thinking ? "think" : "response");
+  }
+
+  Piece push(TokenId id) override {
+    if (has_ended_) return {};
+    if (id == markers_.end_of_message || id == markers_.end_of_text) {
+      has_ended_ = true;
+      return {.ends_turn = true};
+    }
+    if (id == markers_.open)
+      begin_tag(Within::opening);
+    else if (id == markers_.close)
+      begin_tag(Within::closing);
+    else if (id == markers_.sep)
+      end_tag();
+    else if (within_ == Within::content)
+      return read_content(id);
+    else {
+      const std::string_view bytes = tokenizer_->bytes(id);
+      tag_ += bytes.substr(0, std::min(bytes.size(), kMaxTagBytes - tag_.size()));
+    }
+    return {};
+  }
+
+  std::vector<TokenId> closing() const override {
+    std::vector<TokenId> ids;
+    if (has_ended_) return ids;
+    std::vector<Element> open = elements_;
+    // A tag that was cut off: the name of a closing one is completed, an opening one opens what it has said
+    // so far.
+    if (within_ == Within::closing) {
+      const bool is_ours = !open.empty() && open.back().name.compare(0, tag_.size(), tag_) == 0;
+      if (is_ours) {
+        append_name(ids, std::string_view(open.back().name).substr(tag_.size()));
+        open.pop_back();
+      }
+      ids.push_back(markers_.sep);
+    } else if (within_ == Within::opening) {
+      ids.push_back(markers_.sep);
+      open.push_back({std::string(tag_name()), Channel::answer});
+    }
+    for (; !open.empty(); open.pop_back()) {
+      ids.push_back(markers_.close);
+      append_name(ids, open.back().name);
+      ids.push_back(markers_.sep);
+    }
+    ids.push_back(markers_.end_of_message);
+    return ids;
+  }
+
+ private:
+  enum class Within { content, opening, closing };
+  struct Element {
+    std::string name;
+    Channel channel;
+  };
+
+  Piece read_content(TokenId id) const {
+    // Control tokens and ids that stand for nothing have no bytes; after CLOSE(message) there is nobody to
+    // hear.
+    if (elements_.empty() || tokenizer_->bytes(id).empty()) return {};
+    return {.is_text = true, .channel = elements_.back().channel};
+  }
+
+  void begin_tag(Within within) {
+    within_ = within;
+    tag_.clear();
+  }
+
+  void end_tag() {
+    if (within_ == Within::opening) enter(tag_name());
+    if (within_ == Within::closing) leave(tag_name());
+    within_ = Within::content;
+  }
+
+  std::string_view tag_name() const { return std::string_view(tag_).substr(0, tag_.find(' ')); }
+
+  void enter(std::string_view name) {
+    if (elements_.size() == kMaxDepth) return;
+    Channel channel = elements_.empty() ? Channel::answer : elements_.back().channel;
+    if (channel != Channel::tool) {
+      if (name == "think") channel = Channel::reasoning;
+      if (name == "response") channel = Channel::answer;
+      if (name == "tools") channel = Channel::tool;
+    }
+    elements_.push_back({std::string(name), channel});
+  }
+
+  // Closes the innermost element of that name and what is open inside of it; a name that is not open closes
+  // nothing.
+  void leave(std::string_view name) {
+    for (size_t i = elements_.size(); i > 0; --i)
+      if (elements_[i - 1].name == name) return elements_.resize(i - 1);
+  }
+
+  void append_name(std::vector<TokenId>& ids, std::string_view name) const {
+    const auto name_ids = tokenizer_->encode(name);
+    if (!name_ids.is_ok()) return;  // the model invented a name that is not even text
+    ids.insert(ids.end(), name_ids.value().begin(), name_ids.value().end());
+  }
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  KimiK3Format::Markers markers_;
+  std::vector<Element> elements_;  // open ones, from the outermost
+  Within within_ = Within::content;
+  std::string tag_;  // name and attributes, as far as they came
+  bool has_ended_ = false;
+};
+
+// Prefixes the sentence of a failure with the message it is about.
+Status in_message(size_t index, const Status& status) {
+  ErrorInfo info = status.info();
+  info.message = concat("message ", index, ": ", info.message);
+  return Status(std::move(info));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ChatFormat>> KimiK3Format::create(std::shared_ptr<const Tokenizer> tokenizer) {
+  auto format = std::make_shared<KimiK3Format>();
+  const struct {
+    const char* name;
+    TokenId* id;
+  } markers[] = {{"<|open|>", &format->markers_.open},
+                 {"<|close|>", &format->markers_.close},
+                 {"<|sep|>", &format->markers_.sep},
+                 {"<|end_of_msg|>", &format->markers_.end_of_message}};
+  for (const auto& marker : markers) {
+    const std::optional<TokenId> id = tokenizer->control_id(marker.name);
+    if (!id)
+      return error(Code::model, "the tokenizer has no control token ", marker.name,
+                   ", which this chat format needs");
+    *marker.id = *id;
+  }
+  format->markers_.end_of_text = tokenizer->control_id("[EOS]").value_or(-1);
+  format->tokenizer_ = std::move(tokenizer);
+  return std::shared_ptr<const ChatFormat>(std::move(format));
+}
+
+Result<std::vector<TokenId>> KimiK3Format::render(const std::vector<Message>& messages, bool ask,
+                                                  bool thinking) const {
+  std::vector<TokenId> ids;
+  int result_index = 0;  // of a tool's result, counted from 1 after each message of the assistant
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].role == Role::assistant) result_index = 0;
+    if (messages[i].role == Role::tool) ++result_index;
+    const Status status = append_message(ids, messages[i], result_index, thinking);
+    if (!status.is_ok()) return in_message(i, status);
+  }
+  if (ask) {
+    DSA_TRY(append_open(ids, "message", {{"role", "assistant"}}));
+    DSA_TRY(append_open(ids, thinking ? "think" : "response", {}));
+  }
+  return ids;
+}
+
+Status KimiK3Format::append_message(std::vector<TokenId>& ids, const Message& message, int result_index,
+                                    bool thinking) const {
+  const std::string role(role_name(message.role));
+  if (message.role == Role::tool && !message.name.empty()) {
+    DSA_TRY(append_open(ids, "message",
+                        {{"role", role}, {"tool", message.name}, {"index", std::to_string(result_index)}}));
+  } else if (message.role == Role::tool) {
+    DSA_TRY(append_open(ids, "message", {{"role", role}, {"index", std::to_string(result_index)}}));
+  } else if (message.role != Role::assistant && !message.name.empty()) {
+    DSA_TRY(append_open(ids, "message", {{"role", role}, {"name", message.name}}));
+  } else {
+    DSA_TRY(append_open(ids, "message", {{"role", role}}));
+  }
+
+  const bool is_answer = message.role == Role::assistant;
+  if (is_answer && thinking) {  // reasoning is present even when there is none
+    DSA_TRY(append_open(ids, "think", {}));
+    DSA_TRY(append_close(ids, "think"));
+  }
+  if (is_answer) DSA_TRY(append_open(ids, "response", {}));
+  for (const MessagePart& part : message.parts) DSA_TRY(append_part(ids, part));
+  if (is_answer) DSA_TRY(append_close(ids, "response"));
+  DSA_TRY(append_close(ids, "message"));
+  ids.push_back(markers_.end_of_message);
+  return Status::ok();
+}
+
+Status KimiK3Format::append_part(std::vector<TokenId>& ids, const MessagePart& part) const {
+  switch (part.kind) {
+    case MessagePart::Kind::text:
+      return append_text(ids, part.text);
+    case MessagePart::Kind::markup: {
+      DSA_ASSIGN(const std::vector<TokenId> markup, tokenizer_->encode_markup(part.text));
+      ids.insert(ids.end(), markup.begin(), markup.end());
+      return Status::ok();
+    }
+    case MessagePart::Kind::tokens:
+      for (const TokenId id : part.tokens)
+        if (id < 0 || id >= tokenizer_->vocab_size())
+          return error(Code::argument, "token ", id, ", expected 0 to ", tokenizer_->vocab_size() - 1);
+      ids.insert(ids.end(), part.tokens.begin(), part.tokens.end());
+      return Status::ok();
+  }
+  return error(Code::argument, "a part of unknown kind");
+}
+
+Status KimiK3Format::append_open(std::vector<TokenId>& ids, std::string_view tag,
+                                 std::initializer_list<Attribute> attributes) const {
+  ids.push_back(markers_.open);
+  DSA_TRY(append_text(ids, tag));
+  for (const Attribute& attribute : attributes) {
+    DSA_TRY(append_text(ids, concat(' ', attribute.key)));
+    DSA_TRY(append_text(ids, "=\""));
+    DSA_TRY(append_text(ids, escape_attribute(attribute.value)));
+    DSA_TRY(append_text(ids, "\""));
+  }
+  ids.push_back(markers_.sep);
+  return Status::ok();
+}
+
+Status KimiK3Format::append_close(std::vector<TokenId>& ids, std::string_view tag) const {
+  ids.push_back(markers_.close);
+  DSA_TRY(append_text(ids, tag));
+  ids.push_back(markers_.sep);
+  return Status::ok();
+}
+
+Status KimiK3Format::append_text(std::vector<TokenId>& ids, std::string_view text) const {
+  DSA_ASSIGN(const std::vector<TokenId> encoded, tokenizer_->encode(text));
+  ids.insert(ids.end(), encoded.begin(), encoded.end());
+  return Status::ok();
+}
+
+std::unique_ptr<AnswerReader> KimiK3Format::reader(bool thinking) const {
+  return std::make_unique<KimiK3Reader>(tokenizer_, markers_, thinking);
+}
+
+std::vector<TokenId> KimiK3Format::stop_tokens() const {
+  std::vector<TokenId> ids = {markers_.end_of_message};
+  if (markers_.end_of_text >= 0) ids.push_back(markers_.end_of_text);
+  return ids;
+}
+
+}  // namespace dsa

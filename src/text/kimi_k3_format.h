@@ -1,0 +1,46 @@
+// text/kimi_k3_format.h: the chat format of Kimi K3 ("XTML"): elements of control tokens and names in ordinary text.
+//
+//   <|open|>message role="user"<|sep|>Hello.<|close|>message<|sep|><|end_of_msg|>
+//   <|open|>message role="assistant"<|sep|><|open|>think<|sep|>...<|close|>think<|sep|>
+//     <|open|>response<|sep|>Hi!<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>
+//
+// Written without line feeds. Every name, attribute and content is encoded by itself, so no token spans two of them.
+#pragma once
+
+#include <initializer_list>
+
+#include "text/chat_format.h"
+
+namespace dsa {
+
+class KimiK3Format : public ChatFormat {
+ public:
+  static Result<std::shared_ptr<const ChatFormat>> create(std::shared_ptr<const Tokenizer> tokenizer);
+
+  Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask, bool thinking) const override;
+  std::unique_ptr<AnswerReader> reader(bool thinking) const override;
+  // <|end_of_msg|>, and [EOS] where the vocabulary has it.
+  std::vector<TokenId> stop_tokens() const override;
+
+  struct Markers {
+    TokenId open, close, sep, end_of_message;
+    TokenId end_of_text;  // -1 if the vocabulary has none
+  };
+
+ private:
+  struct Attribute {
+    std::string_view key;
+    std::string value;
+  };
+
+  Status append_open(std::vector<TokenId>& ids, std::string_view tag, std::initializer_list<Attribute> attributes) const;
+  Status append_close(std::vector<TokenId>& ids, std::string_view tag) const;
+  Status append_text(std::vector<TokenId>& ids, std::string_view text) const;
+  Status append_part(std::vector<TokenId>& ids, const MessagePart& part) const;
+  Status append_message(std::vector<TokenId>& ids, const Message& message, int result_index, bool thinking) const;
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  Markers markers_ = {};
+};
+
+}  // namespace dsa
