@@ -1,8 +1,10 @@
 // tests/support/values.h: uneven random inputs, poisoned outputs and one measure of error.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -47,7 +49,8 @@ inline double relative_error(const Values& actual, const Values& expected) {
   for (size_t i = 0; i < expected.size(); ++i) {
     if (std::isnan(actual[i]) && std::isnan(expected[i])) continue;
     if (actual[i] == expected[i]) continue;
-    if (!std::isfinite(actual[i]) || !std::isfinite(expected[i])) return std::numeric_limits<double>::infinity();
+    if (!std::isfinite(actual[i]) || !std::isfinite(expected[i]))
+      return std::numeric_limits<double>::infinity();
     difference = std::max(difference, std::abs(double(actual[i]) - expected[i]));
   }
   for (float v : expected)
@@ -66,14 +69,31 @@ struct Variant {
 template <class Args>
 std::vector<Variant<Args>> variants(void (*KernelTable::*member)(const Args&, Queue&)) {
   std::vector<Variant<Args>> found;
-  const auto* reference = reference_kernels().*member;
-  const auto* previous = reference;
+  auto previous = reference_kernels().*member;
   for (const KernelVariant& variant : cpu_kernel_variants()) {
-    const auto* run = variant.table.*member;
+    const auto run = variant.table.*member;
     if (run != previous) found.push_back({variant.name, run});
     previous = run;
   }
   return found;
+}
+
+// The same, and the reference first.
+template <class Args>
+std::vector<Variant<Args>> implementations(void (*KernelTable::*member)(const Args&, Queue&)) {
+  std::vector<Variant<Args>> found = variants(member);
+  found.insert(found.begin(), {"ref", reference_kernels().*member});
+  return found;
+}
+
+// Equal in every bit, NaN included.
+inline bool same_bits(const Values& a, const Values& b) {
+  return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// Values [i * size, (i + 1) * size).
+inline Values part(const Values& values, size_t i, size_t size) {
+  return Values(values.begin() + i * size, values.begin() + (i + 1) * size);
 }
 
 }  // namespace dsa::test

@@ -1,0 +1,100 @@
+// tests/support/pages.h: caches in pages, in shuffled order, NaN wherever no row was written.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "kernels/common/paged.h"
+#include "tests/support/values.h"
+
+namespace dsa::test {
+
+// The cache of several sequences. Pages have a gap between them and lie in no order.
+class Pages {
+ public:
+  Pages(Random& random, std::vector<int> lengths, int dim, float scale = 1)
+      : lengths_(std::move(lengths)), dim_(dim), stride_(size_t(kPageSize) * dim + 5) {
+    int num_pages = 1;  // one that nobody owns
+    for (int length : lengths_) {
+      max_pages_ = std::max(max_pages_, pages_of(length));
+      num_pages += pages_of(length);
+    }
+    std::vector<int32_t> ids(static_cast<size_t>(num_pages));
+    std::iota(ids.begin(), ids.end(), 0);
+    for (int i = num_pages - 1; i > 0; --i) std::swap(ids[i], ids[random.integer(0, i)]);
+    values_ = poisoned(stride_ * num_pages);
+    tables_.assign(lengths_.size() * max_pages_, -1);
+    for (size_t s = 0, used = 0; s < lengths_.size(); ++s) {
+      for (int i = 0; i < pages_of(lengths_[s]); ++i) tables_[s * max_pages_ + i] = ids[used++];
+      for (int p = 0; p < lengths_[s]; ++p)
+        for (int d = 0; d < dim_; ++d) row(int(s), p)[d] = scale * random.normal();
+    }
+  }
+
+  PagedRows rows() { return {values_.data(), stride_, tables_.data(), max_pages_, dim_}; }
+  float* row(int s, int64_t p) { return rows().row(s, p); }
+  int length(int s) const { return lengths_[s]; }
+  int sequences() const { return int(lengths_.size()); }
+  // Writes `value` wherever no row lies.
+  void fill_unused(float value) {
+    Values filled(values_.size(), value);
+    for (int s = 0; s < sequences(); ++s)
+      for (int p = 0; p < length(s); ++p)
+        memcpy(filled.data() + (row(s, p) - values_.data()), row(s, p), dim_ * sizeof(float));
+    values_ = filled;
+  }
+
+  static int pages_of(int length) { return (length + kPageSize - 1) / kPageSize; }
+
+ private:
+  std::vector<int> lengths_;
+  int dim_;
+  size_t stride_;
+  int max_pages_ = 1;
+  Values values_;
+  std::vector<int32_t> tables_;
+};
+
+// The same rows as one sequence of `pages`, in an address range so wide that products of page and stride pass
+// 2^31 and 2^32, in bytes and in floats; or, packed, with page numbers beyond 65535.
+class FarPages {
+ public:
+  enum class Layout { wide, packed };
+
+  FarPages(Pages& pages, int sequence, Layout layout) : dim_(pages.rows().dim) {
+    const size_t page = size_t(kPageSize) * dim_;
+    stride_ = layout == Layout::wide ? (size_t{920} << 20) / sizeof(float) : page;
+    const std::vector<int32_t> ids = layout == Layout::wide
+                                         ? std::vector<int32_t>{3, 5, 10, 19, 1, 4}
+                                         : std::vector<int32_t>{65535, 65536, 70001, 2, 65537};
+    num_pages_ = Pages::pages_of(pages.length(sequence));
+    for (int i = 0; i < num_pages_; ++i) table_.push_back(ids.at(i));
+    bytes_ = (stride_ * (*std::max_element(ids.begin(), ids.end()) + 1)) * sizeof(float);
+    void* memory =
+        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    values_ = memory == MAP_FAILED ? nullptr : static_cast<float*>(memory);
+    for (int p = 0; values_ && p < pages.length(sequence); ++p)
+      memcpy(rows().row(0, p), pages.row(sequence, p), dim_ * sizeof(float));
+  }
+  ~FarPages() {
+    if (values_) munmap(values_, bytes_);
+  }
+  FarPages(const FarPages&) = delete;
+  FarPages& operator=(const FarPages&) = delete;
+
+  bool mapped() const { return values_ != nullptr; }
+  PagedRows rows() { return {values_, stride_, table_.data(), num_pages_, dim_}; }
+
+ private:
+  int dim_;
+  size_t stride_ = 0, bytes_ = 0;
+  int num_pages_ = 0;
+  float* values_ = nullptr;
+  std::vector<int32_t> table_;
+};
+
+}  // namespace dsa::test
