@@ -1,0 +1,253 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/pages.h"
+#include "tests/support/queues.h"
+#include "tests/support/values.h"
+
+using namespace dsa;
+using namespace dsa::test;
+
+namespace {
+
+struct Shape {
+  std::vector<int> lengths;
+  int tokens, heads, latent_dim, rope_dim, top_k;
+};
+
+// Tokens of several sequences. Every third token has a full list, others end early with unused slots.
+struct AttentionCase {
+  Shape shape;
+  Pages latents;
+  Values q_latent, q_rope;
+  std::vector<int32_t> sequence_of, visible, selected;
+  float scale;
+
+  AttentionCase(Random& random, const Shape& s)
+      : shape(s), latents(random, s.lengths, s.latent_dim + s.rope_dim) {
+    const size_t rows = size_t(s.tokens) * s.heads;
+    q_latent = random.normals(rows * s.latent_dim);
+    q_rope = random.normals(rows * (s.rope_dim + 3));  // rows lie apart
+    scale = 1 / std::sqrt(float(s.latent_dim + s.rope_dim));
+    selected.assign(size_t(s.tokens) * s.top_k, -1);
+    for (int t = 0; t < s.tokens; ++t) {
+      sequence_of.push_back(int32_t(t * s.lengths.size() / s.tokens));
+      const int length = s.lengths[sequence_of.back()];
+      visible.push_back(t % 3 == 0 ? length : int32_t(random.integer(1, length)));
+      std::vector<int32_t> positions(visible.back());
+      std::iota(positions.begin(), positions.end(), 0);
+      while (int(positions.size()) > s.top_k)
+        positions.erase(positions.begin() + random.integer(0, positions.size() - 1));
+      std::copy(positions.begin(), positions.end(), selected.begin() + size_t(t) * s.top_k);
+    }
+  }
+
+  SparseAttentionArgs args(Values& o, bool select) {
+    const int64_t rope = shape.rope_dim + 3;
+    return {q_latent.data(),
+            q_rope.data(),
+            sequence_of.data(),
+            visible.data(),
+            select ? selected.data() : nullptr,
+            latents.rows(),
+            o.data(),
+            rope * shape.heads,
+            rope,
+            shape.tokens,
+            shape.heads,
+            shape.latent_dim,
+            shape.rope_dim,
+            shape.top_k,
+            scale};
+  }
+  Values run(const Variant<SparseAttentionArgs>& variant, bool select) {
+    SerialQueue queue;
+    return run(variant, select, queue);
+  }
+  Values run(const Variant<SparseAttentionArgs>& variant, bool select, Queue& queue) {
+    Values o = poisoned(size_t(shape.tokens) * shape.heads * shape.latent_dim);
+    variant.run(args(o, select), queue);
+    return o;
+  }
+};
+
+const Variant<SparseAttentionArgs> kReference{"ref", ref::sparse_attention};
+
+}  // namespace
+
+TEST_SUITE("kernels/sparse_attention") {
+  TEST_CASE("every implementation gives the value worked out by hand") {
+    // Scores 0.5 (2 * 1 + 1 * 0) = 1 and 0.5 (2 * 0 + 1 * 2) = 1: equal weights; the third row is not
+    // selected.
+    for (const auto& variant : implementations(&KernelTable::sparse_attention)) {
+      INFO(variant.name);
+      Random random(1);
+      AttentionCase c(random, {{3}, 1, 1, 1, 1, 2});
+      c.q_latent = {2}, c.q_rope = {1, NAN, NAN, NAN}, c.scale = 0.5f, c.visible = {3}, c.selected = {0, 2};
+      c.latents.row(0, 0)[0] = 1, c.latents.row(0, 0)[1] = 0;
+      c.latents.row(0, 1)[0] = c.latents.row(0, 1)[1] = NAN;
+      c.latents.row(0, 2)[0] = 0, c.latents.row(0, 2)[1] = 2;
+      CHECK(c.run(variant, true)[0] == doctest::Approx(0.5));
+      c.latents.row(0, 2)[1] = 0;  // scores 1 and 0
+      CHECK(c.run(variant, true)[0] == doctest::Approx(0.7310586));
+    }
+  }
+
+  TEST_CASE("every variant agrees with the reference") {
+    const Shape shapes[] = {{{1}, 1, 1, 1, 1, 1},         {{63, 64, 65}, 7, 3, 20, 5, 40},
+                            {{200}, 3, 16, 512, 64, 130}, {{33, 400, 7}, 9, 6, 64, 16, 128},
+                            {{97}, 2, 96, 128, 64, 31},   {{300}, 1, 17, 96, 0, 33},
+                            {{40}, 2, 2, 7, 9, 64},       {{65}, 1, 5, 528, 24, 65}};
+    for (const Shape& shape : shapes)
+      for (const auto& variant : variants(&KernelTable::sparse_attention))
+        for (const bool select : {true, false}) {
+          INFO(variant.name, " heads ", shape.heads, " latent ", shape.latent_dim, " select ", select);
+          Random random(7);
+          AttentionCase c(random, shape);
+          CHECK(relative_error(c.run(variant, select), c.run(kReference, select)) < 3e-6);
+        }
+  }
+
+  TEST_CASE("every number of positions from 1 to 140") {
+    for (const auto& variant : variants(&KernelTable::sparse_attention))
+      for (int length = 1; length <= 140; ++length) {
+        INFO(variant.name, " length ", length);
+        Random random(length);
+        AttentionCase c(random, {{length}, 1, 5, 32, 8, 140});
+        const Values all_visible = c.run(variant, false);
+        CHECK(relative_error(all_visible, c.run(kReference, false)) < 3e-6);
+        CHECK(c.run(variant, true) == all_visible);  // the whole list is no selection
+      }
+  }
+
+  TEST_CASE("unused slots at the front, in the middle, everywhere (IDX-08)") {
+    for (const auto& variant : implementations(&KernelTable::sparse_attention))
+      for (const int unused : {16, 32, 128, 300}) {
+        INFO(variant.name, " unused ", unused);
+        Random random(8);
+        AttentionCase c(random, {{300}, 1, 4, 32, 8, 300});
+        const auto list = c.selected;
+        for (int i = 0; i < unused; ++i) c.selected[i] = -1;
+        const Values front = c.run(variant, true);
+        if (unused == 300) {
+          CHECK(front == Values(front.size(), 0.f));
+          continue;
+        }
+        // The same positions without the gap, and with gaps elsewhere.
+        for (int i = 0; i < 300; ++i) c.selected[i] = i + unused < 300 ? list[i + unused] : -1;
+        CHECK(c.run(variant, true) == front);
+        CHECK(relative_error(front, c.run(kReference, true)) < 3e-6);
+        c.selected.assign(300, -1);
+        for (int i = unused; i < 300; ++i) c.selected[i - unused / 2 * (i % 2)] = list[i];
+        Values sorted_again = c.run(variant, true);
+        CHECK(relative_error(sorted_again, c.run(kReference, true)) < 3e-6);
+      }
+  }
+
+  TEST_CASE("a token that sees nothing gives zero") {
+    for (const auto& variant : implementations(&KernelTable::sparse_attention)) {
+      INFO(variant.name);
+      Random random(8);
+      AttentionCase c(random, {{5}, 2, 3, 32, 8, 4});
+      c.visible = {0, 5};
+      const Values o = c.run(variant, false);
+      for (int i = 0; i < 3 * 32; ++i) CHECK(o[i] == 0);
+      for (int i = 3 * 32; i < 6 * 32; ++i) CHECK(std::isfinite(o[i]));
+    }
+  }
+
+  TEST_CASE("what lies in unused and unselected rows does not matter (IDX-11)") {
+    for (const int length : {1, 63, 64, 65, 200})
+      for (const auto& variant : implementations(&KernelTable::sparse_attention)) {
+        INFO(variant.name, " length ", length);
+        Random random(3);
+        AttentionCase c(random, {{length, length + 1}, 2, 4, 32, 8, 20});
+        const Values selected = c.run(variant, true), visible = c.run(variant, false);
+        c.latents.fill_unused(0);
+        CHECK(c.run(variant, true) == selected);
+        CHECK(c.run(variant, false) == visible);
+        for (int t = 0; t < 2; ++t)
+          for (int p = 0; p < c.latents.length(t); ++p)
+            if (std::find(c.selected.begin() + t * 20, c.selected.begin() + (t + 1) * 20, p) ==
+                c.selected.begin() + (t + 1) * 20)
+              std::fill_n(c.latents.row(t, p), 40, NAN);
+        CHECK(c.run(variant, true) == selected);
+      }
+  }
+
+  TEST_CASE("scores far beyond the range of exp") {
+    for (const auto& variant : variants(&KernelTable::sparse_attention))
+      for (const float scale : {200.f, -200.f, 0.f}) {
+        INFO(variant.name, " scale ", scale);
+        Random random(3);
+        AttentionCase c(random, {{150}, 2, 3, 32, 8, 90});
+        c.scale = scale;
+        const Values o = c.run(variant, true);
+        for (float value : o) CHECK(std::isfinite(value));
+        if (scale == 0) CHECK(relative_error(o, c.run(kReference, true)) < 3e-6);
+      }
+  }
+
+  TEST_CASE("positions beyond 32768 and 65536 (IDX-12)") {
+    for (const auto& variant : implementations(&KernelTable::sparse_attention)) {
+      INFO(variant.name);
+      Random random(3);
+      AttentionCase c(random, {{65600}, 1, 1, 4, 0, 2});
+      c.visible = {65600}, c.scale = 1;
+      for (const int p : {32767, 32768, 32769, 65535, 65536, 65599}) {
+        c.selected = {17, p};
+        c.q_latent = {1, 0, 0, 0};
+        c.latents.row(0, 17)[0] = 0;
+        Values want(c.latents.row(0, p), c.latents.row(0, p) + 4);
+        want[0] = 200;
+        c.latents.row(0, p)[0] = 200;
+        CHECK(c.run(variant, true) == want);
+      }
+    }
+  }
+
+  TEST_CASE("pages beyond 2 and 4 GiB, 2^32 floats, and page 65536 (IDX-16)") {
+    for (const auto layout : {FarPages::Layout::wide, FarPages::Layout::packed})
+      for (const auto& variant : implementations(&KernelTable::sparse_attention)) {
+        INFO(variant.name);
+        Random random(5);
+        AttentionCase c(random, {{4 * kPageSize + 9}, 3, 4, 32, 8, 100});
+        FarPages far(c.latents, 0, layout);
+        REQUIRE(far.mapped());
+        for (const bool select : {true, false}) {
+          Values o = poisoned(3 * 4 * 32);
+          SparseAttentionArgs args = c.args(o, select);
+          args.latents = far.rows();
+          SerialQueue queue;
+          variant.run(args, queue);
+          CHECK(o == c.run(variant, select));
+        }
+      }
+  }
+
+  TEST_CASE("a token alone, in a batch and on other threads gives the same bits") {
+    for (const auto& variant : implementations(&KernelTable::sparse_attention))
+      for (const bool select : {true, false}) {
+        INFO(variant.name, " select ", select);
+        Random random(11);
+        AttentionCase c(random, {{65, 200, 130}, 40, 33, 48, 16, 70});
+        const Values together = c.run(variant, select);
+        const size_t size = 33 * 48;
+        for (const int threads : {1, 2, 16, 200}) {
+          BackwardQueue backward(threads);
+          CHECK(c.run(variant, select, backward) == together);
+          for (const int t : {0, 13, 39}) {
+            Values alone = poisoned(size);
+            SparseAttentionArgs args = c.args(alone, select);
+            args.q_latent += t * size, args.q_rope += t * args.q_rope_token_stride;
+            args.sequence_of += t, args.visible += t, args.tokens = 1;
+            if (select) args.selected += t * args.top_k;
+            variant.run(args, backward);
+            CHECK(alone == Values(together.begin() + t * size, together.begin() + (t + 1) * size));
+          }
+        }
+      }
+  }
+}
