@@ -37,6 +37,7 @@ class Pages {
 
   PagedRows rows() { return {values_.data(), stride_, tables_.data(), max_pages_, dim_}; }
   float* row(int s, int64_t p) { return rows().row(s, p); }
+  const Values& values() const { return values_; }
   int length(int s) const { return lengths_[s]; }
   int sequences() const { return int(lengths_.size()); }
   // Writes `value` wherever no row lies.
@@ -78,7 +79,7 @@ class FarPages {
         mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     values_ = memory == MAP_FAILED ? nullptr : static_cast<float*>(memory);
     for (int p = 0; values_ && p < pages.length(sequence); ++p)
-      memcpy(rows().row(0, p), pages.row(sequence, p), dim_ * sizeof(float));
+      memcpy(address(p), pages.row(sequence, p), dim_ * sizeof(float));
   }
   ~FarPages() {
     if (values_) munmap(values_, bytes_);
@@ -88,6 +89,11 @@ class FarPages {
 
   bool mapped() const { return values_ != nullptr; }
   PagedRows rows() { return {values_, stride_, table_.data(), num_pages_, dim_}; }
+  // Where position p lies, in 64-bit arithmetic of its own.
+  float* address(int64_t p) {
+    return values_ + uint64_t(table_[size_t(p) / kPageSize]) * uint64_t(stride_) +
+           uint64_t(p % kPageSize) * uint64_t(dim_);
+  }
 
  private:
   int dim_;
