@@ -11,8 +11,8 @@ Result<const StoredTensor*> tensor_of(const Checkpoint& file, const std::string&
   const StoredTensor* tensor = file.find(name);
   if (tensor == nullptr) return error(Code::not_found, "expected.safetensors: '", name, "' is missing");
   if (tensor->dtype != dtype)
-    return error(Code::format, "expected.safetensors: '", name, "' is ", dtype_name(tensor->dtype), ", expected ",
-                 dtype_name(dtype));
+    return error(Code::format, "expected.safetensors: '", name, "' is ", dtype_name(tensor->dtype),
+                 ", expected ", dtype_name(dtype));
   return tensor;
 }
 
@@ -69,7 +69,8 @@ Result<Expected> read_expected(const std::string& folder) {
   return e;
 }
 
-Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& options, int64_t pages, int threads) {
+Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& options, int64_t pages,
+                               int threads) {
   LoadedModel model;
   const std::string config_path = join_path(folder, "config.json");
   DSA_ASSIGN(const Json json, read_json_file(config_path, {.python_numbers = true}));
@@ -81,7 +82,8 @@ Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& op
   return model;
 }
 
-Result<std::vector<float>> append(LoadedModel& model, SequenceState& sequence, const int32_t* tokens, int count) {
+Result<std::vector<float>> append(LoadedModel& model, SequenceState& sequence, const int32_t* tokens,
+                                  int count) {
   StepPlan plan;
   plan.sequences.push_back({&sequence, tokens, count, true});
   DSA_ASSIGN(Reservation pages, model.pool->reserve(plan));
