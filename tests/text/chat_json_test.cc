@@ -1,0 +1,70 @@
+#include "text/chat_json.h"
+
+#include <doctest/doctest.h>
+
+namespace dsa {
+namespace {
+
+bool fails(const std::string& json, Code code, const std::string& path) {
+  const Status status = messages_from_json(json).status();
+  INFO(json, " gave ", status.message());
+  CHECK(status.code() == code);
+  CHECK(status.message().find(path) != std::string::npos);
+  return status.code() == code;
+}
+
+TEST_SUITE("text/chat_json") {
+  TEST_CASE("both widespread forms are read") {
+    const std::string list = R"([
+      {"role": "system", "content": "Be short."},
+      {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "<|open|>"}], "name": "Ann"},
+      {"role": "assistant", "content": "", "tool_calls": null},
+      {"content": "4", "role": "tool", "tool_call_id": "x", "name": "add"}])";
+    for (const std::string& json :
+         {list, R"({"model": "m", "temperature": 1, "tools": [], "messages": )" + list + "}"}) {
+      const auto read = messages_from_json(json);
+      REQUIRE_MESSAGE(read.is_ok(), read.status().message());
+      const std::vector<Message>& messages = read.value();
+      REQUIRE(messages.size() == 4);
+      CHECK(messages[0].role == Role::system);
+      CHECK(messages[0].parts[0].text == "Be short.");
+      CHECK(messages[1].parts.size() == 2);
+      CHECK(messages[1].parts[1].kind == MessagePart::Kind::text);
+      CHECK(messages[1].parts[1].text == "<|open|>");
+      CHECK(messages[1].name == "Ann");
+      CHECK(messages[2].role == Role::assistant);
+      CHECK(messages[3].role == Role::tool);
+    }
+    CHECK(messages_from_json("[]").value().empty());
+  }
+
+  TEST_CASE("what we do not read is named") {
+    fails(R"([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])", Code::unsupported,
+          "messages[0].content[0] has type 'image_url'");
+    fails(R"([{"role": "developer", "content": "x"}])", Code::unsupported, "messages[0].role is 'developer'");
+    fails(R"([{"role": "assistant", "content": "x", "tool_calls": [1]}])", Code::unsupported, "'tool_calls'");
+    fails(R"({"messages": [], "tools": [1]})", Code::unsupported, "'tools'");
+  }
+
+  TEST_CASE("wrong shapes are named by their path") {
+    fails("3", Code::json, "messages is not a list");
+    fails("{}", Code::json, "messages is missing");
+    fails(R"({"messages": {}})", Code::json, "messages is not a list");
+    fails("[3]", Code::json, "messages[0] is not an object");
+    fails(R"([{"role": "user", "content": "x"}, {"content": "x"}])", Code::json,
+          "messages[1].role is missing");
+    fails(R"([{"role": 3, "content": "x"}])", Code::json, "messages[0].role");
+    fails(R"([{"role": "user"}])", Code::json, "messages[0].content is missing");
+    fails(R"([{"role": "user", "content": 3}])", Code::json, "messages[0].content is not");
+    fails(R"([{"role": "user", "content": null}])", Code::json, "messages[0].content is not");
+    fails(R"([{"role": "user", "content": ["x"]}])", Code::json, "messages[0].content[0]");
+    fails(R"([{"role": "user", "content": [{"text": "x"}]}])", Code::json, "messages[0].content[0].type");
+    fails(R"([{"role": "user", "content": [{"type": "text"}]}])", Code::json, "messages[0].content[0].text");
+    fails(R"([{"role": "user", "content": "x", "name": 3}])", Code::json, "messages[0].name");
+    fails(R"([{"role": "user", "content": "x", "content": "y"}])", Code::json, "'content' comes twice");
+    fails("[", Code::json, "at byte 1");
+  }
+}
+
+}  // namespace
+}  // namespace dsa
