@@ -15,7 +15,8 @@ using Json = nlohmann::ordered_json;
 
 struct JsonLimits {
   size_t max_bytes = size_t(64) << 20;
-  size_t max_values = size_t(4) << 20;  // objects, lists, strings, numbers: what the parsed text costs in memory
+  size_t max_values =
+      size_t(4) << 20;  // objects, lists, strings, numbers: what the parsed text costs in memory
   int max_depth = 64;
   bool python_numbers = false;  // also NaN, Infinity, -Infinity as values, as Python writes them (configs)
 };
@@ -30,7 +31,8 @@ Result<Json> read_json_file(const std::string& path, const JsonLimits& limits = 
 // half a million members. max_values limits each member; a key that comes twice is for `f` to notice. A failure of `f`
 // ends it and is returned.
 using JsonMember = std::function<Status(std::string& key, Json& value)>;
-Status for_each_member(std::string_view text, const std::string& what, const JsonLimits& limits, const JsonMember& f);
+Status for_each_member(std::string_view text, const std::string& what, const JsonLimits& limits,
+                       const JsonMember& f);
 
 // A name out of a hostile file, quoted for a message: shortened, unprintable bytes replaced.
 std::string in_quotes(std::string_view name);

@@ -20,15 +20,11 @@ Status file_error(const std::string& path, int number) {
       if (lstat(path.c_str(), &link) == 0)
         return error(Code::not_found, path, ": a link to something that does not exist").with_native(number);
       return error(Code::not_found, path, ": no such file").with_native(number);
-    case ENOTDIR:
-      return error(Code::not_found, path, ": no such file").with_native(number);
+    case ENOTDIR: return error(Code::not_found, path, ": no such file").with_native(number);
     case EACCES:
-    case EPERM:
-      return error(Code::access, path, ": may not be read").with_native(number);
-    case ELOOP:
-      return error(Code::io, path, ": its links form a loop").with_native(number);
-    case ENOMEM:
-      return error(Code::out_of_memory, path, ": no address space to map it").with_native(number);
+    case EPERM: return error(Code::access, path, ": may not be read").with_native(number);
+    case ELOOP: return error(Code::io, path, ": its links form a loop").with_native(number);
+    case ENOMEM: return error(Code::out_of_memory, path, ": no address space to map it").with_native(number);
   }
   return error(Code::io, path, ": ", std::generic_category().message(number)).with_native(number);
 }

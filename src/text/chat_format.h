@@ -52,7 +52,8 @@ class ChatFormat {
                                                           std::shared_ptr<const Tokenizer> tokenizer);
 
   // Messages as tokens, each piece encoded by itself. With `ask`, the generation prompt follows.
-  virtual Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask, bool thinking) const = 0;
+  virtual Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask,
+                                              bool thinking) const = 0;
   virtual std::unique_ptr<AnswerReader> reader(bool thinking) const = 0;
   // Tokens after which generation stops, whatever the config says.
   virtual std::vector<TokenId> stop_tokens() const = 0;

@@ -11,14 +11,10 @@ constexpr size_t kMaxTagBytes = 256;  // of a tag that the reader remembers
 
 std::string_view role_name(Role role) {
   switch (role) {
-    case Role::system:
-      return "system";
-    case Role::user:
-      return "user";
-    case Role::assistant:
-      return "assistant";
-    case Role::tool:
-      return "tool";
+    case Role::system: return "system";
+    case Role::user: return "user";
+    case Role::assistant: return "assistant";
+    case Role::tool: return "tool";
   }
   return "user";
 }
@@ -233,8 +229,7 @@ Status KimiK3Format::append_message(std::vector<TokenId>& ids, const Message& me
 
 Status KimiK3Format::append_part(std::vector<TokenId>& ids, const MessagePart& part) const {
   switch (part.kind) {
-    case MessagePart::Kind::text:
-      return append_text(ids, part.text);
+    case MessagePart::Kind::text: return append_text(ids, part.text);
     case MessagePart::Kind::markup: {
       DSA_ASSIGN(const std::vector<TokenId> markup, tokenizer_->encode_markup(part.text));
       ids.insert(ids.end(), markup.begin(), markup.end());

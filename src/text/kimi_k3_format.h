@@ -17,7 +17,8 @@ class KimiK3Format : public ChatFormat {
  public:
   static Result<std::shared_ptr<const ChatFormat>> create(std::shared_ptr<const Tokenizer> tokenizer);
 
-  Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask, bool thinking) const override;
+  Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask,
+                                      bool thinking) const override;
   std::unique_ptr<AnswerReader> reader(bool thinking) const override;
   // <|end_of_msg|>, and [EOS] where the vocabulary has it.
   std::vector<TokenId> stop_tokens() const override;
@@ -33,11 +34,13 @@ class KimiK3Format : public ChatFormat {
     std::string value;
   };
 
-  Status append_open(std::vector<TokenId>& ids, std::string_view tag, std::initializer_list<Attribute> attributes) const;
+  Status append_open(std::vector<TokenId>& ids, std::string_view tag,
+                     std::initializer_list<Attribute> attributes) const;
   Status append_close(std::vector<TokenId>& ids, std::string_view tag) const;
   Status append_text(std::vector<TokenId>& ids, std::string_view text) const;
   Status append_part(std::vector<TokenId>& ids, const MessagePart& part) const;
-  Status append_message(std::vector<TokenId>& ids, const Message& message, int result_index, bool thinking) const;
+  Status append_message(std::vector<TokenId>& ids, const Message& message, int result_index,
+                        bool thinking) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   Markers markers_ = {};

@@ -38,20 +38,11 @@ class ProtoReader {
     wire = uint32_t(tag & 7);
     if (field == 0) return fail();
     switch (wire) {
-      case kVarint:
-        number = read_varint();
-        break;
-      case kFixed64:
-        bytes = take(8);
-        break;
-      case kBytes:
-        bytes = take(read_varint());
-        break;
-      case kFixed32:
-        bytes = take(4);
-        break;
-      default:
-        return fail();
+      case kVarint: number = read_varint(); break;
+      case kFixed64: bytes = take(8); break;
+      case kBytes: bytes = take(read_varint()); break;
+      case kFixed32: bytes = take(4); break;
+      default: return fail();
     }
     return !is_damaged;
   }
@@ -304,9 +295,7 @@ Status SentencePieceTokenizer::add_pieces(const std::string& where, const std::v
         pieces_.push_back({std::string(1, char(uint8_t(byte))), false});
         break;
       }
-      case StoredPiece::unknown:
-        ++num_unknown;
-        [[fallthrough]];
+      case StoredPiece::unknown: ++num_unknown; [[fallthrough]];
       case StoredPiece::control:
         // The library would take such a name for a character of the text.
         if (piece.text.size() <= code_point_bytes(piece.text[0]))
@@ -327,6 +316,11 @@ Status SentencePieceTokenizer::add_pieces(const std::string& where, const std::v
     if (byte_ids_[size_t(byte)] < 0)
       return error(Code::unsupported, where, ": no piece for byte ", byte,
                    ", so not every text can be written");
+
+  // Without it the library would write a space as the bytes of its marker.
+  const auto space = ids.find(kSpaceMarker);
+  if (space == ids.end() || stored[size_t(space->second)].type != StoredPiece::normal)
+    return error(Code::unsupported, where, ": no piece for a space, so not every text can be written");
 
   const auto make_set = [](auto& list) {
     std::sort(list.begin(), list.end());

@@ -22,7 +22,8 @@ struct StoredPiece;  // an entry of the model file
 class SentencePieceTokenizer : public Tokenizer {
  public:
   // `where` names the model in messages. Damage is Code::corrupt, a contradiction Code::model.
-  static Result<std::shared_ptr<const Tokenizer>> from_bytes(std::string_view bytes, const std::string& where);
+  static Result<std::shared_ptr<const Tokenizer>> from_bytes(std::string_view bytes,
+                                                             const std::string& where);
   ~SentencePieceTokenizer() override;
 
   int vocab_size() const override { return int(pieces_.size()); }
@@ -50,7 +51,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<size_t> control_lengths_;                     // distinct, longest first
   bool begins_control_[256] = {};                           // bytes that control names begin with
   std::vector<TokenId> byte_ids_;                           // of the 256 bytes
-  std::vector<uint64_t> pairs_;                             // sorted; neighbouring code points inside of pieces
+  std::vector<uint64_t> pairs_;  // sorted; neighbouring code points inside of pieces
 };
 
 }  // namespace dsa

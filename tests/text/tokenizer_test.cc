@@ -41,7 +41,8 @@ class Model {
     pieces_ += field(1, 2) + varint(message.size()) + message;
     return *this;
   }
-  Model& base() {
+  Model& base() { return bytes_only().piece("▁", normal, -9); }
+  Model& bytes_only() {
     piece("[UNK]", unknown);
     for (int i = 0; i < 256; ++i) {
       char name[8];
@@ -246,6 +247,8 @@ TEST_SUITE("text/tokenizer") {
     CHECK(failure_of(Model::sound().trainer(24, 1).base()).code() == Code::unsupported);
     CHECK(failure_of(Model::sound().normalizer(5, 0).base()).code() == Code::unsupported);
     CHECK(failure_of(Model::sound().piece("[UNK]", Model::unknown)).code() == Code::unsupported);  // no bytes
+    CHECK(failure_of(Model::sound().bytes_only()).code() ==
+          Code::unsupported);  // a space would be its marker's bytes
     CHECK(failure_of(Model::sound().base().piece("", Model::normal)).code() == Code::model);
     CHECK(failure_of(Model::sound().base().piece("a\xFF", Model::normal)).code() == Code::model);
     CHECK(failure_of(Model::sound().base().piece("a", Model::normal, NAN)).code() == Code::model);
