@@ -16,6 +16,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using Vec = hn::Vec<F32>;
 
+constexpr int kLanes = int(hn::MaxLanes(F32()));  // of every vector on the targets that we build
 inline size_t lanes() { return hn::Lanes(F32()); }
 inline Vec zero() { return hn::Zero(F32()); }
 inline Vec set(float value) { return hn::Set(F32(), value); }
@@ -42,6 +43,12 @@ inline Vec load(const float* p, size_t n) {
 #else
   return hn::MaskedLoad(hn::FirstN(F32(), n), F32(), p);
 #endif
+}
+inline Vec load(const bf16* p, size_t n) {
+  if (n == lanes()) return load(p);
+  bf16 values[kLanes] = {};
+  for (size_t i = 0; i < n; ++i) values[i] = p[i];
+  return load(values);
 }
 inline void store(Vec v, float* p, size_t n) {
   if (n == lanes()) return store(v, p);
