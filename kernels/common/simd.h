@@ -30,6 +30,9 @@ inline Vec load(const bf16* p) {
 }
 inline void store(Vec v, float* p) { hn::StoreU(v, F32(), p); }
 inline Vec fma(Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); }
+// Any address will do, mapped or not.
+inline void prefetch(const void* p) { __builtin_prefetch(p); }
+inline void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 inline float sum(Vec v) { return hn::GetLane(hn::SumOfLanes(F32(), v)); }
 inline float max(Vec v) { return hn::GetLane(hn::MaxOfLanes(F32(), v)); }
 
