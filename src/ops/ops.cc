@@ -5,7 +5,7 @@
 namespace dsa::ops {
 namespace {
 
-bool same_shape(const Tensor& a, const Tensor& b) {
+[[maybe_unused]] bool same_shape(const Tensor& a, const Tensor& b) {
   return a.rank == b.rank && std::equal(a.dim, a.dim + a.rank, b.dim);
 }
 
