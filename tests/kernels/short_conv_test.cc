@@ -50,7 +50,8 @@ struct ShortConvCase {
     Outcome outcome{poisoned(total * y_stride), poisoned(state.size())};
     std::vector<ShortConvSequence> sequences;
     for (size_t i = 0; i < rows.size(); ++i)
-      sequences.push_back({begins[i], rows[i], &state[i * state_size()], &outcome.state[i * state_size()]});
+      sequences.push_back(
+          {begins[i], rows[i], state.data() + i * state_size(), outcome.state.data() + i * state_size()});
     call(kernel, sequences, outcome.y, queue);
     return outcome;
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -88,7 +87,8 @@ std::vector<Variant<Args>> implementations(void (*KernelTable::*member)(const Ar
 
 // Equal in every bit, NaN included.
 inline bool same_bits(const Values& a, const Values& b) {
-  return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](float x, float y) { return f32_to_bits(x) == f32_to_bits(y); });
 }
 
 // Values [i * size, (i + 1) * size).
