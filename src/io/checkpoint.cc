@@ -124,9 +124,9 @@ std::string list_text(const std::vector<std::string>& names) {
 
 // model.safetensors.index.json: which file holds which tensor.
 struct Index {
-  std::vector<std::string> files;                // sorted
-  std::unordered_map<std::string, int> file_of;  // tensor name -> index into files
-  std::vector<size_t> num_tensors;               // of each file
+  std::vector<std::string> files;      // sorted
+  std::map<std::string, int> file_of;  // tensor name -> index into files
+  std::vector<size_t> num_tensors;     // of each file
 };
 
 Result<Index> read_index(const std::string& path) {
@@ -153,7 +153,6 @@ Result<Index> read_index(const std::string& path) {
   std::sort(index.files.begin(), index.files.end());
   index.files.erase(std::unique(index.files.begin(), index.files.end()), index.files.end());
   index.num_tensors.resize(index.files.size());
-  index.file_of.reserve(weight_map.size());
   for (const auto& [tensor, file] : weight_map) {
     const auto& name = file.get_ref<const std::string&>();
     const int i = int(std::lower_bound(index.files.begin(), index.files.end(), name) - index.files.begin());
@@ -263,7 +262,6 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& fo
         .with_fix(Fix::download_again);
 
   auto checkpoint = std::make_shared<Checkpoint>();
-  checkpoint->tensors_.reserve(index.file_of.size());
   std::vector<std::string> names;
   for (size_t i = 0; i < index.files.size(); ++i) {
     const std::string path = join_path(folder, index.files[i]);
@@ -285,7 +283,6 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& fo
     std::vector<std::string> absent;
     for (const auto& [name, file] : index.file_of)
       if (size_t(file) == i && !checkpoint->find(name)) absent.push_back(name);
-    std::sort(absent.begin(), absent.end());
     return error(Code::model, path, ": ", absent.size(), " tensors that ", index_path,
                  " names are absent: ", list_text(absent));
   }

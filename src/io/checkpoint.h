@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -41,22 +41,18 @@ class Checkpoint {
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }
   uint64_t total_bytes() const { return total_bytes_; }  // of all tensors
   size_t num_tensors() const { return tensors_.size(); }
-  // Calls f(name, tensor) for each, in no particular order.
+  // Calls f(name, tensor) for each, by name.
   template <class F>
   void for_each(const F& f) const {
     for (const auto& [name, tensor] : tensors_) f(name, tensor);
   }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
-  };
-
   Status add_file(const std::string& path, std::vector<std::string>* names);
 
   std::vector<std::shared_ptr<const MappedFile>> files_;
-  std::unordered_map<std::string, StoredTensor, Hash, std::equal_to<>> tensors_;
+  std::map<std::string, StoredTensor, std::less<>>
+      tensors_;  // not hashed: names are hostile, and could all collide
   uint64_t total_bytes_ = 0;
 };
 

@@ -17,7 +17,7 @@ constexpr size_t kMaxModelBytes = size_t(64) << 20;
 constexpr size_t kMaxPieces = size_t(1) << 20;
 constexpr size_t kMaxPieceBytes = 1024;
 constexpr size_t kChunkBytes = 4096;  // the library needs some 250 bytes of memory per byte of text
-constexpr size_t kMaxChunkBytes = size_t(1) << 20;
+constexpr size_t kMaxChunkBytes = size_t(256) << 10;
 constexpr std::string_view kSpaceMarker = "\xE2\x96\x81";  // U+2581, a space inside of pieces
 
 // --- protocol buffers, as far as a model file needs them

@@ -120,6 +120,12 @@ TEST_SUITE("io/checkpoint") {
   }
 
   TEST_CASE("LOAD-02: a header length that the file cannot hold is refused before anything is allocated") {
+    const auto peak_kib = [] {
+      rusage usage;
+      getrusage(RUSAGE_SELF, &usage);
+      return usage.ru_maxrss;
+    };
+    const long peak_before = peak_kib();
     const std::string sound = byte_tensors({"a"});
     const auto with_length = [&](uint64_t length) {
       return failure_of(length_prefix(length) + sound.substr(8)).code();
@@ -136,6 +142,7 @@ TEST_SUITE("io/checkpoint") {
     const std::string path = folder.write("t.safetensors", length_prefix(101'000'000) + "{");
     REQUIRE(truncate(path.c_str(), 200'000'000) == 0);
     CHECK(Checkpoint::open_file(path).status().code() == Code::corrupt);
+    CHECK(peak_kib() - peak_before < 50'000);
   }
 
   TEST_CASE("LOAD-03: shape, offsets and file size must agree") {

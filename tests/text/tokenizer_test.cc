@@ -166,9 +166,9 @@ TEST_SUITE("text/tokenizer") {
     });
   }
 
-  TEST_CASE("TOK-02: text without a place to cut is cut at a megabyte and still comes back") {
+  TEST_CASE("TOK-02: text without a place to cut is cut all the same and still comes back") {
     const auto tokenizer = test::tokenizer();
-    const std::string text = repeat("s", 2'500'000);
+    const std::string text = repeat("s", 700'001);
     CHECK(test::decode(*tokenizer, tokenizer->encode(text).value()) == text);
   }
 
