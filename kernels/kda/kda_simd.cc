@@ -21,9 +21,10 @@ namespace dsa {
 namespace DSA_ISA {
 namespace {
 
-constexpr int kTile = 16;     // tokens
-constexpr int kMaxDim = 256;  // channels of a head
-constexpr int kRows = 4;      // rows of a small product that are in registers together
+constexpr int kTile = 16;              // tokens
+constexpr int kMaxDim = 256;           // channels of a head
+constexpr int kStride = kMaxDim + 16;  // of the rows of a tile: a power of two would share few cache sets
+constexpr int kRows = 4;               // rows of a small product that are in registers together
 constexpr int kVectors = HWY_MAX_BYTES >= 64 ? 4 : 2;  // and vectors of a row
 constexpr int kShort = 8;                              // tokens; fewer go one by one
 
@@ -83,16 +84,16 @@ void step(const KdaArgs& a, const Token& x, const float* state, float* next) {
   });
 }
 
-// The operands of a tile, rows of kMaxDim. Channels from k_dim to the next whole vector are zero.
+// The operands of a tile, rows of kStride. Channels from k_dim to the next whole vector are zero.
 struct Tile {
-  alignas(64) float left_k[kTile][kMaxDim];   // k_t F_t
-  alignas(64) float left_q[kTile][kMaxDim];   // q_t F_t
-  alignas(64) float right_k[kTile][kMaxDim];  // k_t / F_t
-  alignas(64) float in[2][kTile][kMaxDim];    // k_t and q_t with the decay since the tile began
-  alignas(64) float out_k[kTile][kMaxDim];    // k_t with the decay until the tile ends
+  alignas(64) float left_k[kTile][kStride];   // k_t F_t
+  alignas(64) float left_q[kTile][kStride];   // q_t F_t
+  alignas(64) float right_k[kTile][kStride];  // k_t / F_t
+  alignas(64) float in[2][kTile][kStride];    // k_t and q_t with the decay since the tile began
+  alignas(64) float out_k[kTile][kStride];    // k_t with the decay until the tile ends
   alignas(64) float decay[kMaxDim];           // of the whole tile
-  alignas(64) float a[2][kTile][kTile];       // A and Aq, masked
-  alignas(64) float read[2][kTile][kMaxDim];  // in[] times the state: of k, which becomes N, and of q
+  alignas(64) float a[2][kTile][kTile];       // A and Aq; see products()
+  alignas(64) float read[2][kTile][kStride];  // in[] times the state: of k, which becomes N, and of q
 };
 
 int padded(int rows) { return (rows + kRows - 1) / kRows * kRows; }
@@ -142,7 +143,7 @@ void prepare(const KdaArgs& a, int64_t t0, int rows, int64_t h, Tile& tile) {
   });
 }
 
-// A and Aq, four columns at a time. Masked by selection: what lies above the diagonal may be huge.
+// A and Aq, four columns at a time. What falls above the diagonal may be huge and is never read.
 void products(const KdaArgs& a, int64_t t0, int rows, int64_t h, Tile& tile) {
   const int step = int(lanes());
   for (int t = 0; t < rows; ++t) {
@@ -162,8 +163,8 @@ void products(const KdaArgs& a, int64_t t0, int rows, int64_t h, Tile& tile) {
       sum4(k[0], k[1], k[2], k[3], sums[0]);
       sum4(q[0], q[1], q[2], q[3], sums[1]);
       for (int i = 0; i < kRows; ++i) {
-        tile.a[0][t][s + i] = s + i < t ? beta * sums[0][i] : 0;
-        tile.a[1][t][s + i] = s + i <= t ? sums[1][i] : 0;
+        tile.a[0][t][s + i] = beta * sums[0][i];
+        tile.a[1][t][s + i] = sums[1][i];
       }
     }
   }
@@ -183,7 +184,7 @@ void read_state(const KdaArgs& a, int rows, const float* state, Tile& tile) {
           for (int i = 0; i < kN; ++i)
             s[i] = load(state + size_t(d) * a.v_dim + j + i * lanes(), kN == 1 ? n : lanes());
           for (int r = 0; r < kRows; ++r) {
-            const Vec x = set(in[r * kMaxDim + d]);
+            const Vec x = set(in[r * kStride + d]);
             for (int i = 0; i < kN; ++i) sum[r][i] = fma(x, s[i], sum[r][i]);
           }
         }
