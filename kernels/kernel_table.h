@@ -29,34 +29,34 @@
 #include "kernels/top_k/top_k.h"
 
 // Every operator with its arguments, and those that have a SIMD version.
-#define DSA_FOR_EACH_PLAIN_KERNEL(X)   \
-  X(embedding, EmbeddingArgs)          \
-  X(layer_norm, LayerNormArgs)         \
-  X(add, AddArgs)                      \
-  X(router, RouterArgs)                \
-  X(expert_plan, ExpertPlanArgs)       \
-  X(expert_gather, ExpertGatherArgs)   \
+#define DSA_FOR_EACH_PLAIN_KERNEL(X) \
+  X(embedding, EmbeddingArgs)        \
+  X(layer_norm, LayerNormArgs)       \
+  X(add, AddArgs)                    \
+  X(router, RouterArgs)              \
+  X(expert_plan, ExpertPlanArgs)     \
+  X(expert_gather, ExpertGatherArgs) \
   X(append_rows, AppendRowsArgs)
-#define DSA_FOR_EACH_SIMD_KERNEL(X)          \
-  X(rms_norm, RmsNormArgs)                   \
-  X(linear, LinearArgs)                      \
-  X(expert_linear, ExpertLinearArgs)         \
-  X(mxfp4_linear, Mxfp4LinearArgs)           \
-  X(head_linear, HeadLinearArgs)             \
-  X(activation, ActivationArgs)              \
-  X(sigmoid_gate, SigmoidGateArgs)           \
-  X(attn_residual, AttnResidualArgs)         \
-  X(expert_combine, ExpertCombineArgs)       \
-  X(short_conv, ShortConvArgs)               \
-  X(kda_gate, KdaGateArgs)                   \
-  X(kda_step, KdaArgs)                       \
-  X(kda_chunk, KdaArgs)                      \
-  X(gated_norm, GatedNormArgs)               \
-  X(index_scores, IndexScoresArgs)           \
-  X(top_k, TopKArgs)                         \
+#define DSA_FOR_EACH_SIMD_KERNEL(X)    \
+  X(rms_norm, RmsNormArgs)             \
+  X(linear, LinearArgs)                \
+  X(expert_linear, ExpertLinearArgs)   \
+  X(mxfp4_linear, Mxfp4LinearArgs)     \
+  X(head_linear, HeadLinearArgs)       \
+  X(activation, ActivationArgs)        \
+  X(sigmoid_gate, SigmoidGateArgs)     \
+  X(attn_residual, AttnResidualArgs)   \
+  X(expert_combine, ExpertCombineArgs) \
+  X(short_conv, ShortConvArgs)         \
+  X(kda_gate, KdaGateArgs)             \
+  X(kda_step, KdaArgs)                 \
+  X(kda_chunk, KdaArgs)                \
+  X(gated_norm, GatedNormArgs)         \
+  X(index_scores, IndexScoresArgs)     \
+  X(top_k, TopKArgs)                   \
   X(sparse_attention, SparseAttentionArgs)
-#define DSA_FOR_EACH_KERNEL(X)  \
-  DSA_FOR_EACH_PLAIN_KERNEL(X)  \
+#define DSA_FOR_EACH_KERNEL(X) \
+  DSA_FOR_EACH_PLAIN_KERNEL(X) \
   DSA_FOR_EACH_SIMD_KERNEL(X)
 
 namespace dsa {

@@ -10,8 +10,8 @@
 namespace dsa {
 
 struct EmbeddingArgs {
-  const void* table;  // [vocab, dim]
-  DType table_type;   // bf16 or f32
+  const void* table;   // [vocab, dim]
+  DType table_type;    // bf16 or f32
   const int32_t* ids;  // [tokens]  each in [0, vocab)
   float* y;            // [tokens, dim]  output
   int tokens, dim;

@@ -13,9 +13,9 @@
 namespace dsa {
 
 struct ExpertLinearGroup {
-  const void* weight;  // [out_dim, in_dim]
+  const void* weight;   // [out_dim, in_dim]
   int row_begin, rows;  // in x; rows may be 0
-  float* y;            // [rows, out_dim]  output, rows y_stride apart
+  float* y;             // [rows, out_dim]  output, rows y_stride apart
 };
 
 struct ExpertLinearArgs {

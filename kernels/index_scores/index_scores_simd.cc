@@ -79,15 +79,9 @@ void score_page(const IndexScoresArgs& a, int64_t t, const float* keys, float* s
     for (; h + kHeads <= a.heads; h += kHeads)
       add_heads<kHeads>(a.q_row(t, h), weights + h, a.dim, keys + p, sums);
     switch (a.heads - h) {
-      case 3:
-        add_heads<3>(a.q_row(t, h), weights + h, a.dim, keys + p, sums);
-        break;
-      case 2:
-        add_heads<2>(a.q_row(t, h), weights + h, a.dim, keys + p, sums);
-        break;
-      case 1:
-        add_heads<1>(a.q_row(t, h), weights + h, a.dim, keys + p, sums);
-        break;
+      case 3: add_heads<3>(a.q_row(t, h), weights + h, a.dim, keys + p, sums); break;
+      case 2: add_heads<2>(a.q_row(t, h), weights + h, a.dim, keys + p, sums); break;
+      case 1: add_heads<1>(a.q_row(t, h), weights + h, a.dim, keys + p, sums); break;
     }
     for (int i = 0; i < kVectors; ++i) store(sums[i], scores + p + i * lanes());
   }

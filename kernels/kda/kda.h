@@ -24,13 +24,13 @@ struct KdaSequence {
 };
 
 struct KdaArgs {
-  const float* q;     // [rows, heads, k_dim]  normalised and scaled
-  const float* k;     // [rows, heads, k_dim]  normalised
-  const float* v;     // [rows, heads, v_dim]
-  const float* g;     // [rows, heads, k_dim]  log decay
-  const float* beta;  // [rows, heads]
-  float* o;           // [rows, heads, v_dim]  output
-  const KdaSequence* sequences;  // [num_sequences]
+  const float* q;                        // [rows, heads, k_dim]  normalised and scaled
+  const float* k;                        // [rows, heads, k_dim]  normalised
+  const float* v;                        // [rows, heads, v_dim]
+  const float* g;                        // [rows, heads, k_dim]  log decay
+  const float* beta;                     // [rows, heads]
+  float* o;                              // [rows, heads, v_dim]  output
+  const KdaSequence* sequences;          // [num_sequences]
   int64_t q_stride, k_stride, v_stride;  // floats from row to row; g, beta and o are dense
   int num_sequences, heads, k_dim, v_dim;
 };

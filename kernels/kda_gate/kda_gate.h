@@ -13,12 +13,12 @@
 namespace dsa {
 
 struct KdaGateArgs {
-  float* q;              // [rows, heads, dim]  in and out
-  float* k;              // [rows, heads, dim]  in and out
-  float* g;              // [rows, heads, dim]  z in, g out
-  float* beta;           // [rows, heads]       b in, beta out
-  const float* a_log;    // [heads]  (the tensor may be longer)
-  const float* dt_bias;  // [heads, dim]
+  float* q;                    // [rows, heads, dim]  in and out
+  float* k;                    // [rows, heads, dim]  in and out
+  float* g;                    // [rows, heads, dim]  z in, g out
+  float* beta;                 // [rows, heads]       b in, beta out
+  const float* a_log;          // [heads]  (the tensor may be longer)
+  const float* dt_bias;        // [heads, dim]
   int64_t q_stride, k_stride;  // floats from row to row
   int64_t rows;
   int heads, dim;

@@ -10,10 +10,10 @@
 namespace dsa {
 
 struct LayerNormArgs {
-  const float* x;       // [rows, dim]
-  const float* weight;  // [dim]
-  const float* bias;    // [dim]; null: zero
-  float* y;             // [rows, dim]  output
+  const float* x;              // [rows, dim]
+  const float* weight;         // [dim]
+  const float* bias;           // [dim]; null: zero
+  float* y;                    // [rows, dim]  output
   int64_t x_stride, y_stride;  // floats from row to row
   int64_t rows;
   int dim;

@@ -13,10 +13,10 @@
 namespace dsa {
 
 struct LinearArgs {
-  const float* x;      // [rows, in_dim]
-  const void* weight;  // [out_dim, in_dim]
-  DType weight_type;   // bf16 or f32
-  float* y;            // [rows, out_dim]  output
+  const float* x;              // [rows, in_dim]
+  const void* weight;          // [out_dim, in_dim]
+  DType weight_type;           // bf16 or f32
+  float* y;                    // [rows, out_dim]  output
   int64_t x_stride, y_stride;  // floats from row to row
   int rows, in_dim, out_dim;
 };

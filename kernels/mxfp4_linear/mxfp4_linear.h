@@ -34,7 +34,7 @@ struct Mxfp4LinearArgs {
   const float* x;                  // [rows, in_dim]
   const Mxfp4LinearGroup* groups;  // [num_groups]; groups may share rows of x
   int num_groups;
-  void* workspace;             // mxfp4_linear_workspace_bytes(rows, in_dim), 64-byte aligned; unused when exact
+  void* workspace;  // mxfp4_linear_workspace_bytes(rows, in_dim), 64-byte aligned; unused when exact
   int64_t x_stride, y_stride;  // floats from row to row
   int rows, in_dim, out_dim;
   Mxfp4Route route;

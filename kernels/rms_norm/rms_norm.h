@@ -10,9 +10,9 @@
 namespace dsa {
 
 struct RmsNormArgs {
-  const float* x;       // [rows, dim]
-  const float* weight;  // [dim]
-  float* y;             // [rows, dim]  output
+  const float* x;              // [rows, dim]
+  const float* weight;         // [dim]
+  float* y;                    // [rows, dim]  output
   int64_t x_stride, y_stride;  // floats from row to row
   int64_t rows;
   int dim;

@@ -11,15 +11,15 @@
 namespace dsa {
 
 struct ShortConvSequence {
-  int row_begin, rows;     // of x
-  const float* state;      // [width - 1, channels]  oldest first
-  float* next_state;       // [width - 1, channels]  output; may not be state
+  int row_begin, rows;  // of x
+  const float* state;   // [width - 1, channels]  oldest first
+  float* next_state;    // [width - 1, channels]  output; may not be state
 };
 
 struct ShortConvArgs {
-  const float* x;       // [all rows, channels]
-  const float* weight;  // [channels, width]
-  float* y;             // [all rows, channels]  output; not x
+  const float* x;                      // [all rows, channels]
+  const float* weight;                 // [channels, width]
+  float* y;                            // [all rows, channels]  output; not x
   const ShortConvSequence* sequences;  // [num_sequences]
   int64_t x_stride, y_stride;          // floats from row to row
   int num_sequences, channels, width;  // width <= 8

@@ -13,13 +13,13 @@
 namespace dsa {
 
 struct SparseAttentionArgs {
-  const float* q_latent;       // [tokens, heads, latent_dim]  dense
-  const float* q_rope;         // [tokens, heads, rope_dim]
-  const int32_t* sequence_of;  // [tokens]
-  const int32_t* visible;      // [tokens]
-  const int32_t* selected;     // [tokens, top_k]; null: all visible positions
-  PagedRows latents;           // rows of latent_dim + rope_dim
-  float* o;                    // [tokens, heads, latent_dim]  output, dense
+  const float* q_latent;                            // [tokens, heads, latent_dim]  dense
+  const float* q_rope;                              // [tokens, heads, rope_dim]
+  const int32_t* sequence_of;                       // [tokens]
+  const int32_t* visible;                           // [tokens]
+  const int32_t* selected;                          // [tokens, top_k]; null: all visible positions
+  PagedRows latents;                                // rows of latent_dim + rope_dim
+  float* o;                                         // [tokens, heads, latent_dim]  output, dense
   int64_t q_rope_token_stride, q_rope_head_stride;  // floats
   int tokens, heads, latent_dim, rope_dim, top_k;
   float scale;

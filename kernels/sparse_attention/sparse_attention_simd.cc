@@ -151,15 +151,9 @@ void sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
       int h = begin;
       for (; h + kHeads <= end; h += kHeads) attend<kHeads>(a, t, h, block, first, running + h - begin);
       switch (end - h) {
-        case 3:
-          attend<3>(a, t, h, block, first, running + h - begin);
-          break;
-        case 2:
-          attend<2>(a, t, h, block, first, running + h - begin);
-          break;
-        case 1:
-          attend<1>(a, t, h, block, first, running + h - begin);
-          break;
+        case 3: attend<3>(a, t, h, block, first, running + h - begin); break;
+        case 2: attend<2>(a, t, h, block, first, running + h - begin); break;
+        case 1: attend<1>(a, t, h, block, first, running + h - begin); break;
       }
     }
     for (int h = begin; h < end; ++h) {

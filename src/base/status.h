@@ -132,8 +132,8 @@ Status error(Code code, const Parts&... parts) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                  // NOLINT: a value is a result
-  Result(Status status) : value_(std::move(status)) {}           // NOLINT: so is a failure
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: a value is a result
+  Result(Status status) : value_(std::move(status)) {}  // NOLINT: so is a failure
   bool is_ok() const { return std::holds_alternative<T>(value_); }
   Status status() const { return is_ok() ? Status() : std::get<Status>(value_); }
   T& value() & { return std::get<T>(value_); }
@@ -148,24 +148,24 @@ class [[nodiscard]] Result {
 #define DSA_CONCAT(a, b) DSA_CONCAT_2(a, b)
 
 // Passes a failure up.
-#define DSA_TRY(expr)                                         \
-  do {                                                        \
+#define DSA_TRY(expr)                                                                 \
+  do {                                                                                \
     if (::dsa::Status dsa_status_ = (expr); !dsa_status_.is_ok()) return dsa_status_; \
   } while (false)
 
 // Declares a value or passes the failure up: DSA_ASSIGN(Tensor logits, model.run(plan)).
 #define DSA_ASSIGN(decl, expr) DSA_ASSIGN_2(DSA_CONCAT(dsa_result_, __LINE__), decl, expr)
-#define DSA_ASSIGN_2(result, decl, expr)            \
-  auto result = (expr);                             \
-  if (!result.is_ok()) return result.status();      \
+#define DSA_ASSIGN_2(result, decl, expr)       \
+  auto result = (expr);                        \
+  if (!result.is_ok()) return result.status(); \
   decl = std::move(result).value()
 
-// States what a reader may rely on; checked in debug builds.
+// States what a reader may rely on. Checked in debug builds and under the sanitizers;
+// elsewhere the condition is not evaluated.
 #ifdef NDEBUG
 #define DSA_ASSERT(condition) ((void)0)
 #else
-#define DSA_ASSERT(condition) \
-  ((condition) ? (void)0 : ::dsa::assert_failed(#condition, __FILE__, __LINE__))
+#define DSA_ASSERT(condition) ((condition) ? (void)0 : ::dsa::assert_failed(#condition, __FILE__, __LINE__))
 #endif
 // Throws; the C boundary turns it into DSA_ERROR_INTERNAL.
 [[noreturn]] void assert_failed(const char* condition, const char* file, int line);

@@ -85,12 +85,8 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number, AttnResiduals& r
   ops::rms_norm(s, residuals.mix(w.attn_mix, a.x), w.attn_norm, config_->norm_eps, a.h);  // [tokens, hidden]
   residuals.bank(number);
   switch (w.attention) {
-    case AttentionKind::kda:
-      kda(s, c, w, a.h, a.out);
-      break;
-    case AttentionKind::latent:
-      latent_attention(s, c, w, number, a.h, a.out);
-      break;
+    case AttentionKind::kda: kda(s, c, w, a.h, a.out); break;
+    case AttentionKind::latent: latent_attention(s, c, w, number, a.h, a.out); break;
   }
   residuals.add(a.out);
 

@@ -21,7 +21,8 @@ void Batch::set(const StepPlan& plan) {
   block_tables.assign(size_t(sequences) * size_t(max_pages), 0);
   for (int i = 0; i < sequences; ++i) {
     const SequenceStep& s = plan.sequences[size_t(i)];
-    std::copy(s.state->pages().begin(), s.state->pages().end(), block_tables.begin() + int64_t(i) * max_pages);
+    std::copy(s.state->pages().begin(), s.state->pages().end(),
+              block_tables.begin() + int64_t(i) * max_pages);
     for (int t = 0; t < s.count; ++t) {
       token_ids.push_back(s.tokens[t]);
       positions.push_back(s.state->length() + t);

@@ -29,7 +29,11 @@ struct Batch {
 class Step {
  public:
   Step(Backend& backend, const PagePool& pool, const Batch& batch, Activations& activations)
-      : kernels_(backend.kernels()), queue_(backend.queue()), pool_(pool), batch_(batch), activations_(activations) {}
+      : kernels_(backend.kernels()),
+        queue_(backend.queue()),
+        pool_(pool),
+        batch_(batch),
+        activations_(activations) {}
 
   const KernelTable& kernels() const { return kernels_; }
   Queue& queue() { return queue_; }
@@ -38,7 +42,9 @@ class Step {
   int tokens() const { return batch_.tokens; }
 
   // The paged rows of one layer.
-  PagedRows latents(int layer) const { return pool_.latents(layer, batch_.block_tables.data(), batch_.max_pages); }
+  PagedRows latents(int layer) const {
+    return pool_.latents(layer, batch_.block_tables.data(), batch_.max_pages);
+  }
   PagedRows index_keys(int layer) const {
     return pool_.index_keys(layer, batch_.block_tables.data(), batch_.max_pages);
   }

@@ -41,7 +41,8 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, in
   if (__builtin_mul_overflow(layout.page_floats() * sizeof(float), size_t(num_pages), &bytes))
     return error(Code::out_of_memory, "a page pool of ", num_pages, " pages does not fit the address space");
   if (bytes > 0) {  // a model of KDA layers alone has no rows to page
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
       return error(Code::out_of_memory, "no address space for a page pool of ", bytes, " bytes")
           .with_native(errno)
@@ -85,7 +86,8 @@ Result<Reservation> PagePool::reserve(const StepPlan& plan) {
   const std::lock_guard lock(mutex_);
   if (needed > int64_t(free_.size())) {
     const uint64_t page_bytes = layout_.page_floats() * sizeof(float);
-    return error(Code::out_of_memory, "the step needs ", needed, " pages, the pool has ", free_.size(), " left")
+    return error(Code::out_of_memory, "the step needs ", needed, " pages, the pool has ", free_.size(),
+                 " left")
         .with_fix(Fix::free_memory)
         .with_room(uint64_t(needed) * page_bytes, uint64_t(free_.size()) * page_bytes);
   }
@@ -102,11 +104,13 @@ Result<Reservation> PagePool::reserve(const StepPlan& plan) {
 }
 
 PagedRows PagePool::latents(int layer, const int32_t* block_tables, int max_pages) const {
-  return {memory_ + layout_.latent_offset(layer), layout_.page_floats(), block_tables, max_pages, layout_.latent_dim};
+  return {memory_ + layout_.latent_offset(layer), layout_.page_floats(), block_tables, max_pages,
+          layout_.latent_dim};
 }
 
 PagedRows PagePool::index_keys(int layer, const int32_t* block_tables, int max_pages) const {
-  return {memory_ + layout_.index_offset(layer), layout_.page_floats(), block_tables, max_pages, layout_.index_dim};
+  return {memory_ + layout_.index_offset(layer), layout_.page_floats(), block_tables, max_pages,
+          layout_.index_dim};
 }
 
 void PagePool::give_back(std::vector<int32_t>& pages, size_t keep) {

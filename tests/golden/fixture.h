@@ -45,7 +45,8 @@ Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& op
                                int threads = 2);
 
 // Appends `count` tokens in one step, commits, and returns the logits of the last one.
-Result<std::vector<float>> append(LoadedModel& model, SequenceState& sequence, const int32_t* tokens, int count);
+Result<std::vector<float>> append(LoadedModel& model, SequenceState& sequence, const int32_t* tokens,
+                                  int count);
 
 // Index of the largest value, the lowest on a tie.
 int32_t argmax(const float* values, int n);

@@ -35,8 +35,7 @@ Result<std::unique_ptr<Backend>> create_cpu_backend(int threads, ThreadCallback 
   if (threads == 0) threads = std::max(1, int(std::thread::hardware_concurrency()) - 1);
   if (threads < 1 || threads > 1024)
     return error(Code::argument, threads, " threads; expected 0 to 1024").with_fix(Fix::input);
-  return std::unique_ptr<Backend>(
-      std::make_unique<CpuBackend>(cpu_kernels(), threads, std::move(on_thread)));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(cpu_kernels(), threads, std::move(on_thread)));
 }
 
 }  // namespace dsa
