@@ -31,10 +31,18 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
                 ',', end, "]}");
 }
 
+// A header of these entries.
+std::string object(std::initializer_list<std::string> entries) {
+  std::string json = "{";
+  for (const std::string& each : entries) (json += json.size() > 1 ? "," : "") += each;
+  return json += "}";
+}
+
 // A file with the named byte tensors, one byte each.
 std::string byte_tensors(const std::vector<std::string>& names) {
   std::string header = "{";
-  for (size_t i = 0; i < names.size(); ++i) header += (i ? "," : "") + entry(names[i], "U8", "[1]", i, i + 1);
+  for (size_t i = 0; i < names.size(); ++i)
+    header += concat(i ? "," : "", entry(names[i], "U8", "[1]", i, i + 1));
   return safetensors(header + "}", names.size());
 }
 
@@ -64,7 +72,7 @@ Status failure_of(const std::string& content) {
 Code code_of(const std::string& dtype, const std::string& shape, uint64_t begin, uint64_t end,
              size_t data_bytes) {
   const Status status =
-      failure_of(safetensors("{" + entry("layers.0.w", dtype, shape, begin, end) + "}", data_bytes));
+      failure_of(safetensors(object({entry("layers.0.w", dtype, shape, begin, end)}), data_bytes));
   if (!status.is_ok()) CHECK(mentions(status, "'layers.0.w'"));
   return status.code();
 }
@@ -101,7 +109,7 @@ TEST_SUITE("io/checkpoint") {
     for (const auto& [name, bytes] : dtypes)
       CHECK(code_of(name, "[3]", 0, uint64_t(3 * bytes), size_t(3 * bytes)) == Code::ok);
     CHECK(code_of("F4", "[3]", 0, 3, 3) == Code::format);
-    CHECK(mentions(failure_of(safetensors("{" + entry("x", "F8_E5M2", "[1]", 0, 1) + "}", 1)), "'F8_E5M2'"));
+    CHECK(mentions(failure_of(safetensors(object({entry("x", "F8_E5M2", "[1]", 0, 1)}), 1)), "'F8_E5M2'"));
   }
 
   TEST_CASE("LOAD-01: shape products that wrap, negative and too many dimensions are refused") {
@@ -154,32 +162,29 @@ TEST_SUITE("io/checkpoint") {
     CHECK(code_of("U8", "[0]", 9, 9, 8) == Code::corrupt);
     CHECK(code_of("U8", "[0]", 8, 8, 8) == Code::ok);
     CHECK(code_of("U8", "[1]", UINT64_MAX, 0, 8) == Code::corrupt);
-    const Status status = failure_of(safetensors("{" + entry("x", "F32", "[1000,1000]", 0, 4) + "}", 4));
+    const Status status = failure_of(safetensors(object({entry("x", "F32", "[1000,1000]", 0, 4)}), 4));
     CHECK(mentions(status, "'x': data_offsets [0, 4] span 4 bytes, expected 4000000 for F32 [1000, 1000]"));
   }
 
   TEST_CASE("tensors may lie in any order but not on each other") {
-    CHECK(failure_of(
-              safetensors("{" + entry("a", "U8", "[4]", 4, 8) + "," + entry("b", "U8", "[4]", 0, 4) + "}", 8))
+    CHECK(failure_of(safetensors(object({entry("a", "U8", "[4]", 4, 8), entry("b", "U8", "[4]", 0, 4)}), 8))
               .is_ok());
-    const Status status = failure_of(
-        safetensors("{" + entry("a", "U8", "[4]", 3, 7) + "," + entry("b", "U8", "[4]", 0, 4) + "}", 8));
+    const Status status =
+        failure_of(safetensors(object({entry("a", "U8", "[4]", 3, 7), entry("b", "U8", "[4]", 0, 4)}), 8));
     CHECK(status.code() == Code::corrupt);
     CHECK(mentions(status, "'b' ends at byte 4 and 'a' begins at 3"));
-    CHECK(failure_of(
-              safetensors("{" + entry("a", "U8", "[4]", 0, 4) + "," + entry("b", "U8", "[4]", 0, 4) + "}", 8))
+    CHECK(failure_of(safetensors(object({entry("a", "U8", "[4]", 0, 4), entry("b", "U8", "[4]", 0, 4)}), 8))
               .code() == Code::corrupt);
-    CHECK(failure_of(
-              safetensors("{" + entry("a", "U8", "[4]", 0, 4) + "," + entry("b", "U8", "[0]", 2, 2) + "}", 4))
+    CHECK(failure_of(safetensors(object({entry("a", "U8", "[4]", 0, 4), entry("b", "U8", "[0]", 2, 2)}), 4))
               .is_ok());
   }
 
   TEST_CASE("LOAD-10: the header stays strict") {
     const std::string sound = entry("a", "U8", "[1]", 0, 1);
     for (const std::string& header :
-         {std::string("[]"), std::string("{\"a\":NaN}"), "{" + sound + "," + sound + "}", "{" + sound,
-          "{" + sound + "} x", "{" + sound + "} // x", " {" + sound + "}", "{" + sound + ",}",
-          std::string("{\"a\":{"), std::string("x")})
+         {std::string("[]"), std::string("{\"a\":NaN}"), object({sound, sound}), concat("{", sound),
+          concat("{", sound, "} x"), concat("{", sound, "} // x"), concat(" {", sound, "}"),
+          concat("{", sound, ",}"), std::string("{\"a\":{"), std::string("x")})
       CHECK_MESSAGE(failure_of(safetensors(header, 1)).code() == Code::corrupt, header);
     for (const char* header :
          {"{\"a\":3}", "{\"a\":{}}", R"({"a":{"dtype":"U8","shape":[1]}})",
@@ -200,7 +205,7 @@ TEST_SUITE("io/checkpoint") {
 
   TEST_CASE("a name out of a file is shortened in the message") {
     const Status status =
-        failure_of(safetensors("{" + entry(std::string(100'000, 'x'), "F4", "[1]", 0, 1) + "}", 1));
+        failure_of(safetensors(object({entry(std::string(100'000, 'x'), "F4", "[1]", 0, 1)}), 1));
     CHECK(status.message().size() < 1000);
   }
 
@@ -249,8 +254,8 @@ TEST_SUITE("io/checkpoint") {
   TEST_CASE("LOAD-08: tensors beyond 2 and 4 GiB") {
     test::TempFolder folder;
     const uint64_t far = uint64_t(5) << 30, size = uint64_t(6) << 30;
-    const std::string header = "{" + entry("a", "U8", "[2147483649]", 0, 2147483649) + "," +
-                               entry("b", "I32", "[2]", far, far + 8) + "}";
+    const std::string header =
+        object({entry("a", "U8", "[2147483649]", 0, 2147483649), entry("b", "I32", "[2]", far, far + 8)});
     const std::string path = folder.write("t.safetensors", length_prefix(header.size()) + header);
     const int fd = open(path.c_str(), O_WRONLY);
     const int32_t values[] = {17, -4};
@@ -353,8 +358,8 @@ TEST_SUITE("io/checkpoint") {
       std::string header = "{";
       for (int i = f; i < kTensors; i += kFiles) {
         const std::string name = concat("model.layers.", i / 1000, ".experts.", i % 1000, ".weight");
-        header +=
-            (i > f ? "," : "") + entry(name, "U8", "[1]", uint64_t(i / kFiles), uint64_t(i / kFiles + 1));
+        header += concat(i > f ? "," : "",
+                         entry(name, "U8", "[1]", uint64_t(i / kFiles), uint64_t(i / kFiles + 1)));
         index += concat(i ? ",\"" : "\"", name, "\":\"", f, ".safetensors\"");
       }
       folder.write(concat(f, ".safetensors"), safetensors(header + "}", kTensors / kFiles));
