@@ -1,0 +1,125 @@
+#include "engine/runtime.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/sysinfo.h>
+
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+namespace dsa {
+namespace {
+
+thread_local CallbackKind t_callback = CallbackKind::none;
+
+std::string read_cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) {
+      const size_t colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  return "CPU";
+}
+
+}  // namespace
+
+CallbackKind current_callback() { return t_callback; }
+CallbackScope::CallbackScope(CallbackKind kind) : outer_(t_callback) { t_callback = kind; }
+CallbackScope::~CallbackScope() { t_callback = outer_; }
+
+Runtime::Runtime(const Options& options)
+    : options_(options),
+      log_level_(options.log != nullptr ? options.log_level : LogLevel::off),
+      cpu_name_(read_cpu_name()) {}
+
+Status Runtime::set_log(LogLevel level, LogFn sink, void* ud) {
+  if (current_callback() == CallbackKind::silent)
+    return error(Code::reentrant, "the log cannot be replaced from inside a log callback");
+  std::unique_lock lock(log_mutex_);
+  log_idle_.wait(lock, [&] { return !logging_; });
+  options_.log = sink;
+  options_.log_ud = ud;
+  log_level_ = sink != nullptr ? level : LogLevel::off;
+  return Status::ok();
+}
+
+void Runtime::write_log(LogLevel level, const char* where, const std::string& line) {
+  if (current_callback() == CallbackKind::silent) return;
+  LogFn sink;
+  void* ud;
+  {
+    std::unique_lock lock(log_mutex_);
+    log_idle_.wait(lock, [&] { return !logging_; });
+    if (options_.log == nullptr || level > log_level_) return;
+    sink = options_.log;
+    ud = options_.log_ud;
+    logging_ = true;  // one sink call at a time, without a lock
+  }
+  try {
+    const CallbackScope scope(CallbackKind::silent);
+    sink(ud, int32_t(level), where, line.c_str());
+  } catch (...) {
+  }
+  {
+    const std::lock_guard lock(log_mutex_);
+    logging_ = false;
+  }
+  log_idle_.notify_all();
+}
+
+void Runtime::call_on_thread(const char* name, bool entering) noexcept {
+  if (options_.on_thread == nullptr) return;
+  try {
+    const CallbackScope scope(CallbackKind::silent);
+    options_.on_thread(options_.on_thread_ud, name, entering ? 1 : 0);
+  } catch (...) {
+  }
+}
+
+uint64_t Runtime::total_memory() {
+  struct sysinfo info;
+  return sysinfo(&info) == 0 ? uint64_t(info.totalram) * info.mem_unit : 0;
+}
+
+uint64_t Runtime::free_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) * 1024;
+  struct sysinfo info;
+  return sysinfo(&info) == 0 ? uint64_t(info.freeram) * info.mem_unit : 0;
+}
+
+SignalsBlocked::SignalsBlocked() {
+  static_assert(sizeof(sigset_t) <= sizeof(old_));
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  std::memcpy(old_, &old, sizeof(old));
+}
+
+SignalsBlocked::~SignalsBlocked() {
+  sigset_t old;
+  std::memcpy(&old, old_, sizeof(old));
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+Status start_thread(std::shared_ptr<Runtime> runtime, const char* name, std::function<void()> body) {
+  const SignalsBlocked blocked;
+  try {
+    std::thread([runtime = std::move(runtime), name, body = std::move(body)]() mutable {
+      pthread_setname_np(pthread_self(), name);
+      runtime->call_on_thread(name, true);
+      body();
+      body = nullptr;  // whatever it owns goes before the last call
+      runtime->call_on_thread(name, false);
+    }).detach();
+  } catch (const std::system_error& e) {
+    return error(Code::out_of_memory, "cannot start thread ", name, ": ", e.what())
+        .with_native(e.code().value());
+  }
+  return Status::ok();
+}
+
+}  // namespace dsa
