@@ -1,0 +1,663 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "engine/scheduler.h"
+
+namespace dsa {
+namespace {
+
+double ms_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+Status no_tokenizer() { return error(Code::unsupported, "the package has no tokenizer"); }
+
+}  // namespace
+
+Status closed_error() { return error(Code::closed, "the model was closed"); }
+
+Engine::Engine(EngineParts parts, const EngineOptions& options)
+    : parts_(std::move(parts)),
+      options_(options),
+      vocab_(parts_.model->vocab_size()),
+      out_of_memory_(error(Code::out_of_memory, "out of host memory").with_fix(Fix::free_memory)),
+      closed_(closed_error()),
+      cancelled_(error(Code::cancelled, "the run was cancelled and rolled back")),
+      sampler_(vocab_) {
+  const size_t most =
+      size_t(max_active_ = std::min(parts_.model->max_step_sequences(), parts_.model->max_step_tokens()));
+  model_bytes_ = parts_.model->host_bytes();
+  active_.reserve(most);
+  shares_.reserve(most);
+  plan_.sequences.reserve(most);
+  single_.sequences.reserve(1);
+  plan_runs_.reserve(most);
+  sampled_.reserve(most);
+  failures_.reserve(most);
+}
+
+Result<std::shared_ptr<Engine>> Engine::create(EngineParts parts, const EngineOptions& options) {
+  std::shared_ptr<Runtime> runtime = parts.runtime;
+  std::shared_ptr<Engine> core(new Engine(std::move(parts), options));
+  core->default_context_ = std::min(core->parts_.max_context, options.default_context);
+  // Fewer sessions rather than no model where address space is short.
+  for (int64_t sessions = options.pool_sessions;; sessions /= 2) {
+    core->num_pages_ = sessions * core->pages_of(core->default_context_);
+    auto pool = PagePool::create(core->parts_.model->state_layout(), core->num_pages_);
+    if (pool.is_ok()) {
+      core->pool_ = std::move(pool).value();
+      break;
+    }
+    if (sessions <= 1) return pool.status();
+  }
+  DSA_TRY(start_thread(runtime, "dsa-engine", [core] { core->work_loop(); }));
+  return std::shared_ptr<Engine>(core.get(), [core](Engine* engine) { engine->stop(); });
+}
+
+void Engine::wake() {
+  { const std::lock_guard lock(mutex_); }
+  work_.notify_one();
+}
+
+void Engine::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_one();
+}
+
+Status Engine::check_open() const {
+  const std::lock_guard lock(mutex_);
+  return closing_ ? closed_error() : Status::ok();
+}
+
+Result<bool> Engine::close(int64_t timeout_ms) {
+  std::unique_lock lock(mutex_);
+  if (current_callback() != CallbackKind::none)
+    return error(Code::reentrant, "a model cannot be closed from inside this callback");
+  for (const Session* session : sessions_)
+    if (session->claimed_ && session->claimant_ == std::this_thread::get_id())
+      return error(Code::reentrant, "a model cannot be closed from inside a callback of its own run");
+  closing_ = true;
+  work_.notify_one();
+  const auto freed = [&] { return freed_all_; };
+  if (timeout_ms < 0)
+    freed_.wait(lock, freed);
+  else
+    freed_.wait_for(lock, std::chrono::milliseconds(std::min<int64_t>(timeout_ms, int64_t(1) << 40)), freed);
+  return freed_all_;
+}
+
+Result<EngineStats> Engine::stats() const {
+  const std::lock_guard lock(mutex_);
+  if (freed_all_) return closed_error();
+  EngineStats stats = stats_;
+  stats.kv_bytes = pool_ ? pool_->used_bytes() : 0;
+  stats.expert_bytes = parts_.expert_bytes;
+  stats.host_bytes = model_bytes_;
+  for (const Session* session : sessions_) stats.host_bytes += session->info_.bytes;
+  stats.running = uint32_t(num_active_);
+  stats.queued = uint32_t(waiting());
+  stats.sessions = uint32_t(sessions_.size());
+  stats.closing = closing_;
+  return stats;
+}
+
+// ---- sessions and prompts ----
+
+Result<std::shared_ptr<Session>> Engine::create_session(const std::shared_ptr<Engine>& engine,
+                                                        int64_t context, Overflow overflow) {
+  if (context == 0) context = engine->default_context_;
+  const int64_t most = std::min<int64_t>(engine->parts_.max_context, engine->num_pages_ * kPageSize);
+  if (context > most)
+    return error(Code::limit, "a context of ", context, " tokens, this model has at most ", most)
+        .with_fix(Fix::shorten)
+        .with_room(uint64_t(context), uint64_t(most));
+  const std::shared_ptr<Session> session(new Session(engine, int(context), overflow));
+  const std::lock_guard lock(engine->mutex_);
+  if (engine->closing_) return closed_error();
+  session->state_ = std::make_unique<SequenceState>(*engine->pool_, int(context));
+  engine->sessions_.insert(session.get());
+  return session;
+}
+
+void Engine::forget(Session& session) {
+  const std::lock_guard lock(mutex_);
+  sessions_.erase(&session);
+  used_pages_ -= session.pages_;
+  session.state_.reset();  // with the lock: the pool must not be freed meanwhile
+}
+
+Result<Engine::Rendered> Engine::render(const Prompt& prompt, bool ask, bool thinking) const {
+  Rendered rendered;
+  rendered.tokens = prompt.raw();
+  if (!prompt.messages().empty()) {
+    if (!parts_.tokenizer) return no_tokenizer();
+    if (!parts_.format) return parts_.why_no_format;
+    DSA_ASSIGN(std::vector<TokenId> tokens, parts_.format->render(prompt.messages(), ask, thinking));
+    rendered.tokens.insert(rendered.tokens.end(), tokens.begin(), tokens.end());
+    rendered.formatted = true;
+  }
+  if (rendered.tokens.empty())
+    return error(Code::argument, "the prompt is empty: there is nothing to compute").with_fix(Fix::input);
+  for (size_t i = 0; i < rendered.tokens.size(); ++i)
+    if (rendered.tokens[i] < 0 || rendered.tokens[i] >= vocab_)
+      return error(Code::argument, "token ", rendered.tokens[i], " at ", i, " of the prompt, expected 0 to ",
+                   vocab_ - 1)
+          .with_fix(Fix::input)
+          .with_position(i);
+  return rendered;
+}
+
+Result<PromptCost> Engine::measure(const Prompt& prompt, const Session* session) const {
+  DSA_TRY(check_open());
+  DSA_ASSIGN(const Rendered rendered, render(prompt, true, parts_.thinking));
+  const std::lock_guard lock(mutex_);
+  const size_t before = session != nullptr ? session->info_.num_tokens : 0;
+  const int room = session != nullptr ? session->max_tokens_ : default_context_;
+  PromptCost cost;
+  cost.num_tokens = uint32_t(rendered.tokens.size());
+  cost.fits = before + rendered.tokens.size() <= size_t(room);
+  if (prefill_tokens_per_second_ > 0)
+    cost.prefill_seconds = double(rendered.tokens.size()) / prefill_tokens_per_second_;
+  return cost;
+}
+
+Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prompt& prompt, bool thinking,
+                                           RunOptions options) {
+  Session& session = claim.session();
+  DSA_ASSIGN(const Rendered rendered, render(prompt, options.answer, thinking));
+
+  const size_t before = session.tokens_.size(), room = size_t(session.max_tokens_) - before;
+  const size_t answer = session.overflow_ == Overflow::error && options.answer ? options.max_tokens : 0;
+  if (before > size_t(session.max_tokens_) || rendered.tokens.size() + answer > room)
+    return error(Code::context_full, "the prompt has ", rendered.tokens.size(),
+                 " tokens and the answer up to ", answer, "; the session holds ", before, " of ",
+                 session.max_tokens_)
+        .with_fix(Fix::shorten)
+        .with_room(rendered.tokens.size() + answer, before > size_t(session.max_tokens_) ? 0 : room);
+
+  auto run =
+      std::make_shared<Run>(parts_.runtime->next_run_id(), session.shared_from_this(), std::move(options));
+  Run::Work& work = run->work;
+  work.first_token = before;
+  work.prompt_end = before + rendered.tokens.size();
+  if (run->options().answer && rendered.formatted) work.reader = parts_.format->reader(thinking);
+
+  // Room for the prompt and the longest answer, so that a decode step allocates nothing.
+  const size_t longest =
+      run->options().max_tokens != 0 ? run->options().max_tokens : size_t(session.max_tokens_);
+  session.tokens_.reserve(std::min(size_t(session.max_tokens_), work.prompt_end + longest));
+  session.tokens_.insert(session.tokens_.end(), rendered.tokens.begin(), rendered.tokens.end());
+  struct Undo {
+    std::vector<TokenId>* tokens;
+    size_t size;
+    ~Undo() {
+      if (tokens != nullptr) tokens->resize(size);
+    }
+  } undo{&session.tokens_, before};
+
+  Cancel cancel = Cancel::no;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return closed_error();
+    // Runs that the next step takes up do not wait.
+    const size_t free_places = size_t(max_active_ - num_active_);
+    if (waiting() >= size_t(options_.queue_limit) + free_places)
+      return error(Code::queue_full, waiting(), " runs are waiting, at most ", options_.queue_limit)
+          .with_fix(Fix::retry)
+          .with_room(waiting() + 1, uint64_t(options_.queue_limit));
+    work.prompt_tokens = uint32_t(work.prompt_end - size_t(session.state_->length()));
+    const int64_t wanted = pages_wanted(*run), left = num_pages_ - used_pages_ + session.pages_;
+    if (wanted > left && num_active_ == 0 && waiting() == 0) {
+      const uint64_t page_bytes = pool_->layout().page_floats() * sizeof(float);
+      return error(Code::out_of_memory, "the run may need ", wanted, " pages, idle sessions leave ", left,
+                   " of ", num_pages_)
+          .with_fix(Fix::free_memory)
+          .with_room(uint64_t(wanted) * page_bytes, uint64_t(left) * page_bytes);
+    }
+    queue_[size_t(run->options().priority)].push_back(run);
+    session.run_ = run.get();
+    session.info_.num_tokens = uint32_t(session.tokens_.size());
+    ++stats_.runs;
+    cancel = session.pending_cancel_;
+    undo.tokens = nullptr;
+  }
+  if (cancel != Cancel::no)
+    run->cancel(cancel);
+  else
+    work_.notify_one();
+  return run;
+}
+
+void Engine::undo(const SessionClaim& claim, Run& run) noexcept {
+  Session& session = claim.session();
+  const std::lock_guard lock(mutex_);
+  session.tokens_.resize(run.work.first_token);
+  if (run.options().answer) --session.turns_;
+  if (!session.state_) return;  // closed meanwhile
+  session.state_->rewind(run.work.mark);
+  const int64_t held = int64_t(session.state_->pages().size());
+  used_pages_ += held - session.pages_;
+  session.pages_ = held;
+  session.info_ = {uint32_t(session.tokens_.size()), session.turns_, false, session.state_->bytes()};
+}
+
+int64_t Engine::pages_wanted(const Run& run) const {
+  const Session& session = run.session();
+  int64_t tokens = int64_t(run.work.prompt_end);
+  if (run.options().answer)
+    tokens = run.options().max_tokens == 0 ? session.max_tokens_ : tokens + run.options().max_tokens;
+  return pages_of(std::min<int64_t>(tokens, session.max_tokens_));
+}
+
+bool Engine::is_end_token(TokenId token) const {
+  return std::find(parts_.end_tokens.begin(), parts_.end_tokens.end(), token) != parts_.end_tokens.end();
+}
+
+// ---- the engine's thread ----
+
+void Engine::work_loop() noexcept {
+  for (;;) {
+    Status failure;
+    try {
+      if (!prepare()) break;
+      step();
+    } catch (const std::bad_alloc&) {
+      failure = out_of_memory_;
+    } catch (const std::exception& e) {
+      try {
+        failure = error(Code::internal, "the engine failed: ", e.what()).with_fix(Fix::report);
+      } catch (...) {
+        failure = out_of_memory_;
+      }
+    } catch (...) {
+      failure = out_of_memory_;
+    }
+    if (!failure.is_ok())
+      while (!active_.empty()) finish(active_.front(), Finish::error, failure, false);
+  }
+  free_everything();
+}
+
+bool Engine::prepare() {
+  for (;;) {
+    std::shared_ptr<Run> run;
+    Finish finish_reason = Finish::none;
+    Status status;
+    bool keep = false;
+    {
+      std::unique_lock lock(mutex_);
+      work_.wait(lock, [&] { return num_active_ > 0 || waiting() > 0 || closing_ || stopping_; });
+      run = take_ended(finish_reason, status, keep);
+      if (!run) {
+        run = take_admissible(status);
+        if (!run) {
+          if (num_active_ > 0) return true;
+          return waiting() > 0;  // nothing to do and nothing will come: closing or stopping
+        }
+        if (!status.is_ok()) finish_reason = Finish::error;
+      }
+    }
+    if (finish_reason != Finish::none)
+      finish(std::move(run), finish_reason, std::move(status), keep);
+    else
+      admit(run);
+  }
+}
+
+std::shared_ptr<Run> Engine::take_ended(Finish& finish_reason, Status& status, bool& keep) {
+  const Clock::time_point now = Clock::now();
+  const auto ended = [&](const Run& run) {
+    const Cancel cancel = run.cancel_requested();
+    if (closing_) {
+      finish_reason = Finish::cancelled;
+      status = closed_;
+      keep = false;
+    } else if (cancel != Cancel::no) {
+      finish_reason = Finish::cancelled;
+      keep = cancel == Cancel::keep && run.options().answer;
+      status = run.cancel_status();
+      if (status.code() == Code::callback) finish_reason = Finish::error;
+      if (!keep && status.is_ok()) status = cancelled_;
+    } else if (run.options().deadline && now >= *run.options().deadline) {
+      finish_reason = Finish::deadline;
+      keep = true;
+    } else {
+      return false;
+    }
+    return true;
+  };
+  for (const std::shared_ptr<Run>& run : active_)
+    if (ended(*run)) return run;
+  for (auto& queue : queue_)
+    for (auto at = queue.begin(); at != queue.end(); ++at)
+      if (ended(**at)) {
+        std::shared_ptr<Run> run = *at;
+        queue.erase(at);
+        return run;
+      }
+  return nullptr;
+}
+
+std::shared_ptr<Run> Engine::take_admissible(Status& status) {
+  if (num_active_ >= max_active_) return nullptr;
+  for (auto& queue : queue_) {
+    if (queue.empty()) continue;
+    std::shared_ptr<Run> run = queue.front();
+    Session& session = run->session();
+    const int64_t wanted = pages_wanted(*run), left = num_pages_ - used_pages_ + session.pages_;
+    if (wanted > left) {
+      if (num_active_ > 0) return nullptr;  // a run in work will give some back
+      const uint64_t page_bytes = pool_->layout().page_floats() * sizeof(float);
+      status = error(Code::out_of_memory, "the run may need ", wanted, " pages, idle sessions leave ", left,
+                     " of ", num_pages_)
+                   .with_fix(Fix::free_memory)
+                   .with_room(uint64_t(wanted) * page_bytes, uint64_t(left) * page_bytes);
+    } else {
+      used_pages_ += wanted - session.pages_;
+      session.pages_ = wanted;
+      ++num_active_;
+      active_.push_back(run);  // its room was reserved
+    }
+    queue.pop_front();
+    return run;
+  }
+  return nullptr;
+}
+
+void Engine::admit(const std::shared_ptr<Run>& run) {
+  Run::Work& work = run->work;
+  work.admitted = Clock::now();
+  work.stats.queue_ms = ms_between(work.started, work.admitted);
+  Status status;
+  try {
+    auto mark = run->session().state_->mark();
+    if (mark.is_ok()) {
+      work.mark = std::move(mark).value();
+      work.marked = true;
+      run->push({.type = EventType::start});
+    } else {
+      status = mark.status();
+    }
+  } catch (const std::bad_alloc&) {
+    status = out_of_memory_;
+  }
+  if (!status.is_ok()) return finish(run, Finish::error, std::move(status), false);
+  run->wake_reader();
+}
+
+void Engine::step() {
+  shares_.clear();
+  for (const std::shared_ptr<Run>& run : active_) {
+    const Session& session = run->session();
+    shares_.push_back({run->options().priority, int(session.tokens_.size()) - session.state_->length(), 0});
+  }
+  share_step(shares_, {.tokens = parts_.model->max_step_tokens(),
+                       .sequences = parts_.model->max_step_sequences(),
+                       .chunk = options_.chunk});
+  plan_.sequences.clear();
+  plan_runs_.clear();
+  for (size_t i = 0; i < active_.size(); ++i) {
+    if (shares_[i].count == 0) continue;
+    Session& session = active_[i]->session();
+    plan_.sequences.push_back({session.state_.get(), session.tokens_.data() + session.state_->length(),
+                               shares_[i].count,
+                               shares_[i].count == shares_[i].remaining && active_[i]->options().answer});
+    plan_runs_.push_back(active_[i]);
+  }
+  if (plan_.empty()) return;
+
+  Status status = run_plan(plan_, plan_runs_);
+  if (!status.is_ok()) {
+    // Nothing was committed. Alone, each run fails for its own reasons only.
+    for (size_t i = 0; i < plan_runs_.size(); ++i) {
+      if (plan_runs_.size() > 1) {
+        single_.sequences.assign(1, plan_.sequences[i]);
+        status = run_plan(single_, {&plan_runs_[i], 1});
+      }
+      if (!status.is_ok()) finish(plan_runs_[i], Finish::error, status, false);
+    }
+  }
+  for (const std::shared_ptr<Run>& run : plan_runs_) run->wake_reader();
+  plan_runs_.clear();
+}
+
+// One step of some runs: reserve, run, sample, commit, advance, deliver. A failure leaves all of them as they
+// were; a run whose own logits are no numbers ends, and the others go on.
+Status Engine::run_plan(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs) {
+  const size_t n = runs.size();
+  sampled_.assign(n, -1);
+  failures_.assign(n, Status());
+  Clock::time_point ran, began = Clock::now(), sampled;
+  try {
+    DSA_ASSIGN(Reservation pages, pool_->reserve(plan));
+    DSA_ASSIGN(const Tensor logits, parts_.model->run(plan, *pool_));
+    ran = Clock::now();
+    int64_t row = 0;
+    for (size_t i = 0; i < n; ++i) {
+      if (plan.sequences[i].wants_logits) {
+        const Session& session = runs[i]->session();
+        auto token = sampler_.sample(logits.f32() + row++ * logits.stride[0], runs[i]->options().sampling,
+                                     runs[i]->work.random, session.tokens_);
+        if (!token.is_ok()) {
+          failures_[i] = token.status();
+          continue;
+        }
+        sampled_[i] = token.value();
+      }
+      pages.commit(i);
+    }
+    sampled = Clock::now();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory_;
+  } catch (const std::exception& e) {
+    return error(Code::internal, "a step failed: ", e.what()).with_fix(Fix::report);
+  }
+
+  for (size_t i = 0; i < n; ++i) {
+    Run::Work& work = runs[i]->work;
+    Status status = failures_[i];
+    try {
+      if (work.output_tokens > 0) {
+        work.stats.compute_ms += ms_between(began, ran);
+        work.stats.sample_ms += ms_between(ran, sampled);
+      }
+      if (status.is_ok() && work.output_tokens == 0) {
+        const uint64_t left = runs[i]->session().tokens_.size() - size_t(runs[i]->session().state_->length());
+        runs[i]->push(
+            {.type = EventType::prefill, .done = work.prompt_tokens - left, .total = work.prompt_tokens});
+        if (left == 0) {
+          work.prompt_done = sampled;
+          work.stats.prefill_ms = ms_between(work.admitted, sampled);
+        }
+        if (left == 0 && !runs[i]->options().answer) {
+          finish(runs[i], Finish::stop, Status::ok(), true);
+          continue;
+        }
+      }
+      if (status.is_ok() && sampled_[i] >= 0) advance(runs[i], sampled_[i]);
+    } catch (const std::bad_alloc&) {
+      status = out_of_memory_;
+    }
+    if (!status.is_ok()) finish(runs[i], Finish::error, status, false);
+  }
+  return Status::ok();
+}
+
+// Takes a sampled token into the session and its text to the reader.
+void Engine::advance(const std::shared_ptr<Run>& run, TokenId token) {
+  Run::Work& work = run->work;
+  Session& session = run->session();
+  if (session.tokens_.size() >= size_t(session.max_tokens_))
+    return finish(run, Finish::context, Status::ok(), true);
+
+  session.tokens_.push_back(token);
+  if (work.output_tokens++ == 0) {
+    work.first = Clock::now();
+    work.stats.first_token_ms = ms_between(work.started, work.first);
+  }
+  ++work.piece_tokens;
+
+  AnswerReader::Piece piece;
+  if (work.reader)
+    piece = work.reader->push(token);
+  else
+    piece.is_text = parts_.tokenizer && !parts_.tokenizer->is_control(token);
+  if (piece.channel == Channel::reasoning) ++work.reasoning_tokens;
+  const bool ends = piece.ends_turn || is_end_token(token);
+  int stop = -1;
+  if (piece.is_text && !ends) push_text(*run, piece.channel, parts_.tokenizer->bytes(token), stop);
+
+  if (stop >= 0)
+    finish(run, Finish::stop_text, Status::ok(), true);
+  else if (ends)
+    finish(run, Finish::stop, Status::ok(), true);
+  else if (run->options().max_tokens != 0 && work.output_tokens >= run->options().max_tokens)
+    finish(run, Finish::length, Status::ok(), true);
+  else if (session.tokens_.size() >= size_t(session.max_tokens_))
+    finish(run, Finish::context, Status::ok(), true);
+}
+
+namespace {
+
+void deliver(Run& run, Channel channel) {
+  Run::Work& work = run.work;
+  if (work.piece.empty()) return;
+  run.push(
+      {.type = EventType::text, .channel = channel, .text = work.piece, .num_tokens = work.piece_tokens});
+  work.piece_tokens = 0;
+  work.piece.clear();
+}
+
+}  // namespace
+
+void Engine::push_text(Run& run, Channel channel, std::string_view bytes, int& stop) {
+  Run::Work& work = run.work;
+  work.bytes.clear();
+  work.piece.clear();
+  if (channel != work.channel) {  // a code point does not continue in another channel
+    stop = flush_text(run);
+    work.channel = channel;
+    if (stop >= 0) return;
+  }
+  work.utf8[size_t(channel)].push(bytes, work.bytes);
+  if (channel == Channel::answer) {
+    stop = work.stops.push(work.bytes, work.piece);
+    if (stop >= 0) work.stop_index = uint32_t(stop);
+  } else {
+    work.piece = work.bytes;
+  }
+  deliver(run, channel);
+}
+
+// The end of a channel's text: what was held back can no longer become anything else. Returns the stop text
+// that the last replaced bytes completed, or -1.
+int Engine::flush_text(Run& run) {
+  Run::Work& work = run.work;
+  int stop = -1;
+  work.bytes.clear();
+  work.piece.clear();
+  work.utf8[size_t(work.channel)].finish(work.bytes);
+  if (work.channel == Channel::answer) {
+    stop = work.stops.push(work.bytes, work.piece);
+    if (stop >= 0) work.stop_index = uint32_t(stop);
+    if (stop < 0) work.stops.finish(work.piece);
+  } else {
+    work.piece = work.bytes;
+  }
+  deliver(run, work.channel);
+  work.bytes.clear();
+  return stop;
+}
+
+void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status status, bool keep) noexcept {
+  Session& session = run->session();
+  Run::Work& work = run->work;
+  const Clock::time_point now = Clock::now();
+  try {
+    if (!work.marked) run->push({.type = EventType::start});  // it never left the queue
+    if (finish_reason != Finish::stop_text) flush_text(*run);
+    if (keep && work.reader) {
+      const std::vector<TokenId> closing = work.reader->closing();
+      session.tokens_.insert(session.tokens_.end(), closing.begin(), closing.end());
+    }
+  } catch (...) {
+    if (keep || status.is_ok()) {
+      keep = false;
+      status = out_of_memory_;
+      finish_reason = Finish::error;
+    }
+  }
+  if (!keep) {
+    if (work.marked) session.state_->rewind(work.mark);
+    session.tokens_.resize(work.first_token);
+  } else if (run->options().answer) {
+    ++session.turns_;
+  }
+  if (!status.is_ok() && finish_reason == Finish::error)
+    parts_.runtime->log(LogLevel::warning, "engine", "run ", run->id(), " failed: ", status.message());
+
+  RunResult result;
+  result.finish = finish_reason;
+  result.stop_index = finish_reason == Finish::stop && !session.tokens_.empty() && work.output_tokens > 0
+                          ? uint32_t(session.tokens_[work.prompt_end + work.output_tokens - 1])
+                          : work.stop_index;
+  result.prompt_tokens = work.prompt_tokens;
+  result.output_tokens = work.output_tokens;
+  result.reasoning_tokens = work.reasoning_tokens;
+  const bool failed = finish_reason == Finish::error, cancelled = finish_reason == Finish::cancelled;
+  result.status = std::move(status);
+
+  RunStats& stats = work.stats;
+  stats.total_ms = ms_between(work.started, now);
+  if (!work.marked) stats.queue_ms = stats.total_ms;
+  if (work.output_tokens > 0) stats.decode_ms = ms_between(work.first, now);
+  {
+    const std::lock_guard lock(mutex_);
+    session.run_ = nullptr;
+    session.info_ = {uint32_t(session.tokens_.size()), session.turns_, false, session.state_->bytes()};
+    const int64_t held = int64_t(session.state_->pages().size());
+    used_pages_ += held - session.pages_;
+    session.pages_ = held;
+    if (const auto at = std::find(active_.begin(), active_.end(), run); at != active_.end()) {
+      active_.erase(at);
+      --num_active_;
+    }
+    stats_.prompt_tokens += work.prompt_tokens;
+    stats_.output_tokens += work.output_tokens;
+    stats_.cancelled += cancelled;
+    stats_.failed += failed;
+    if (stats.prefill_ms > 0)
+      prefill_tokens_per_second_ = double(work.prompt_tokens) * 1000 / stats.prefill_ms;
+  }
+  if (!run->options().blocking) work.mark = Mark();
+  run->complete(std::move(result), stats, work.piece_tokens);
+  run->wake_reader();
+}
+
+void Engine::free_everything() noexcept {
+  parts_.runtime->log(LogLevel::info, "engine", "closing a model after ", stats_.runs, " runs");
+  {
+    const std::lock_guard lock(mutex_);
+    for (Session* session : sessions_) {
+      session->state_.reset();
+      session->pages_ = 0;
+    }
+    pool_.reset();
+  }
+  parts_.model.reset();
+  parts_.backend.reset();
+  sampler_ = Sampler(0);
+  {
+    const std::lock_guard lock(mutex_);
+    freed_all_ = true;
+  }
+  freed_.notify_all();
+}
+
+}  // namespace dsa

@@ -1,0 +1,167 @@
+// engine/engine.h: a loaded model at work: one thread that runs steps, the runs that wait for it, the
+// sessions they belong to.
+//
+// Ownership: handles, sessions and runs share the pointer that create() returns; when the last of them goes,
+// the thread is told to free everything and end, and nobody waits for it. close() does the same at once and
+// waits. Locks: the engine's mutex comes before a run's. Callbacks run under neither.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/status.h"
+#include "engine/prompt.h"
+#include "engine/run.h"
+#include "engine/runtime.h"
+#include "engine/sampler.h"
+#include "engine/session.h"
+#include "model/language_model.h"
+#include "state/page_pool.h"
+#include "text/chat_format.h"
+#include "text/tokenizer.h"
+
+namespace dsa {
+
+// What an engine is made of. The engine owns it until it is closed.
+struct EngineParts {
+  std::shared_ptr<Runtime> runtime;
+  std::unique_ptr<Backend> backend;  // null: the model needs none
+  std::unique_ptr<LanguageModel> model;
+  std::shared_ptr<const Tokenizer> tokenizer;  // null: no text
+  std::shared_ptr<const ChatFormat> format;    // null: no messages
+  Status why_no_format;                        // said when messages are used all the same
+  std::vector<TokenId> end_tokens;
+  Sampling sampling;     // as the package advises
+  bool thinking = true;  // the package's default
+  int max_context = 32768;
+  uint64_t expert_bytes = 0;
+};
+
+struct EngineOptions {
+  int queue_limit = 64;
+  int default_context = 32768;  // of a session that names none; at most the model's
+  int pool_sessions = 16;       // full contexts that the page pool holds; address space, not memory
+  int chunk = 128;              // prompt tokens in one step while others decode
+};
+
+struct EngineStats {
+  uint64_t host_bytes = 0, kv_bytes = 0, expert_bytes = 0;
+  uint64_t prompt_tokens = 0, output_tokens = 0, runs = 0, cancelled = 0, failed = 0;
+  uint32_t running = 0, queued = 0, sessions = 0;
+  bool closing = false;
+};
+
+struct PromptCost {
+  uint32_t num_tokens = 0;
+  bool fits = false;
+  double prefill_seconds = 0;
+};
+
+Status closed_error();
+
+class Engine {
+ public:
+  static Result<std::shared_ptr<Engine>> create(EngineParts parts, const EngineOptions& options);
+  ~Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  int vocab_size() const { return vocab_; }
+  // Null if the package has none.
+  const std::shared_ptr<const Tokenizer>& tokenizer() const { return parts_.tokenizer; }
+  const Sampling& default_sampling() const { return parts_.sampling; }
+  bool default_thinking() const { return parts_.thinking; }
+  Runtime& runtime() const { return *parts_.runtime; }
+
+  // context 0: the default. Code::limit names the model's room or the pool's.
+  static Result<std::shared_ptr<Session>> create_session(const std::shared_ptr<Engine>& engine,
+                                                         int64_t context, Overflow overflow);
+
+  // A prompt in tokens; `formatted` says whether the chat format wrote it.
+  struct Rendered {
+    std::vector<TokenId> tokens;
+    bool formatted = false;
+  };
+  Result<Rendered> render(const Prompt& prompt, bool ask, bool thinking) const;
+  Result<PromptCost> measure(const Prompt& prompt, const Session* session) const;
+
+  // Everything that can be refused early is refused here, and the session is as before.
+  Result<std::shared_ptr<Run>> start(const SessionClaim& claim, const Prompt& prompt, bool thinking,
+                                     RunOptions options);
+
+  // Takes a blocking run back after its end: its caller said so with an event that came later. The claim is
+  // still held.
+  void undo(const SessionClaim& claim, Run& run) noexcept;
+
+  // True once everything is freed; false if the time passed before. Negative: waits for ever.
+  Result<bool> close(int64_t timeout_ms);
+  Status check_open() const;
+  Result<EngineStats> stats() const;
+  void wake();
+
+ private:
+  friend class Session;
+  friend class SessionClaim;
+
+  Engine(EngineParts parts, const EngineOptions& options);
+
+  void stop();                    // the last owner has gone
+  void forget(Session& session);  // by its destructor
+
+  // The engine's thread.
+  void work_loop() noexcept;
+  bool prepare();  // waits for work, ends and admits runs; false: no work will come any more
+  std::shared_ptr<Run> take_ended(Finish& finish, Status& status, bool& keep);  // mutex held
+  std::shared_ptr<Run> take_admissible(Status& status);                         // mutex held
+  void admit(const std::shared_ptr<Run>& run);
+  void step();
+  Status run_plan(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs);
+  void advance(const std::shared_ptr<Run>& run, TokenId token);
+  void push_text(Run& run, Channel channel, std::string_view bytes, int& stop);
+  int flush_text(Run& run);
+  void finish(std::shared_ptr<Run> run, Finish finish, Status status, bool keep) noexcept;
+  void free_everything() noexcept;
+
+  int64_t pages_of(int64_t tokens) const { return (tokens + kPageSize - 1) / kPageSize; }
+  int64_t pages_wanted(const Run& run) const;
+  bool is_end_token(TokenId token) const;
+  size_t waiting() const { return queue_[0].size() + queue_[1].size() + queue_[2].size(); }
+
+  EngineParts parts_;
+  const EngineOptions options_;
+  const int vocab_;
+  int default_context_ = 0;
+  int max_active_ = 0;
+  int64_t num_pages_ = 0;
+  uint64_t model_bytes_ = 0;
+  const Status out_of_memory_, closed_, cancelled_;  // made in advance: there may be no memory for them later
+  std::unique_ptr<PagePool> pool_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_, freed_;
+  std::deque<std::shared_ptr<Run>> queue_[3];  // [priority]
+  std::unordered_set<Session*> sessions_;
+  int64_t used_pages_ = 0;  // set aside for sessions
+  int num_active_ = 0;
+  bool closing_ = false, stopping_ = false, freed_all_ = false;
+  EngineStats stats_;
+  double prefill_tokens_per_second_ = 0;
+
+  // The engine's thread only.
+  std::vector<std::shared_ptr<Run>> active_;  // in work, in order of admission
+  std::vector<StepShare> shares_;
+  StepPlan plan_, single_;
+  std::vector<std::shared_ptr<Run>> plan_runs_;
+  std::vector<TokenId> sampled_;
+  std::vector<Status> failures_;
+  Sampler sampler_;
+};
+
+}  // namespace dsa

@@ -1,0 +1,85 @@
+// engine/session.h: one conversation: its tokens, the state that they left, and who is using it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/run.h"
+#include "state/sequence_state.h"
+#include "text/tokenizer.h"
+
+namespace dsa {
+
+class Engine;
+
+enum class Overflow : int32_t { error, finish };
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Engine& engine() const { return *engine_; }
+  int max_tokens() const { return max_tokens_; }
+  Overflow overflow() const { return overflow_; }
+
+  struct Info {
+    uint32_t num_tokens = 0, turns = 0;
+    bool running = false;
+    uint64_t bytes = 0;
+  };
+  Result<Info> info() const;
+
+  // Stops what runs or is being started.
+  Status cancel(Cancel how);
+  // The last handle has gone: stops with keep.
+  void abandon() noexcept;
+
+ private:
+  friend class Engine;
+  friend class SessionClaim;
+
+  Session(std::shared_ptr<Engine> engine, int max_tokens, Overflow overflow)
+      : engine_(std::move(engine)), max_tokens_(max_tokens), overflow_(overflow) {}
+
+  const std::shared_ptr<Engine> engine_;
+  const int max_tokens_;
+  const Overflow overflow_;
+
+  // Of the run in work, else of the call that claimed the session. Tokens from state_->length() on were not
+  // run yet: the last sampled one, and what closes an answer that was cut off.
+  std::vector<TokenId> tokens_;
+  std::unique_ptr<SequenceState> state_;  // null once the model is closed
+  uint32_t turns_ = 0;
+
+  // Guarded by the engine's mutex.
+  Run* run_ = nullptr;        // queued or in work
+  bool claimed_ = false;      // a call that changes the session is being made
+  std::thread::id claimant_;  // by this thread
+  Cancel pending_cancel_ = Cancel::no;
+  int64_t pages_ = 0;  // of the pool that are set aside for it
+  Info info_;
+};
+
+// A call that changes the session, from its first check to its return. Code::busy or Code::reentrant if there
+// is one.
+class SessionClaim {
+ public:
+  static Result<SessionClaim> take(Session& session);
+  SessionClaim(SessionClaim&& other) noexcept : session_(std::exchange(other.session_, nullptr)) {}
+  SessionClaim& operator=(SessionClaim&&) = delete;
+  ~SessionClaim();
+
+  Session& session() const { return *session_; }
+
+ private:
+  explicit SessionClaim(Session* session) : session_(session) {}
+
+  Session* session_;
+};
+
+}  // namespace dsa
