@@ -1,0 +1,93 @@
+// api/library.cc: version, names, the description of the layout.
+#include <cstddef>
+#include <mutex>
+#include <string>
+
+#include "api/guard.h"
+
+using namespace dsa;
+using namespace dsa::api;
+
+namespace {
+
+struct Name {
+  dsa_status status;
+  const char* name;
+};
+
+constexpr Name kNames[] = {
+#define DSA_ABI_STATUS(name) {name, #name},
+#define DSA_ABI_STRUCT(name)
+#define DSA_ABI_FIELD(type, field, declared)
+#define DSA_ABI_CONSTANT(name)
+#define DSA_ABI_FUNCTION(name, declared)
+#include "api/abi_table.inc"
+#undef DSA_ABI_STATUS
+#undef DSA_ABI_STRUCT
+#undef DSA_ABI_FIELD
+#undef DSA_ABI_CONSTANT
+#undef DSA_ABI_FUNCTION
+};
+
+std::string describe() {
+  std::string structs, fields, constants, functions;
+  const auto quote = [](const char* text) { return "\"" + std::string(text) + "\""; };
+  const auto end_struct = [&] {
+    if (!fields.empty()) structs += fields + "\n      }\n    }";
+    fields.clear();
+  };
+#define DSA_ABI_STATUS(name)
+#define DSA_ABI_STRUCT(name)                                                       \
+  end_struct();                                                                    \
+  structs += std::string(structs.empty() ? "\n" : ",\n") + "    " + quote(#name) + \
+             ": {\"size\": " + std::to_string(sizeof(name)) + ", \"fields\": {";   \
+  first = true;
+#define DSA_ABI_FIELD(type, field, declared)                                                               \
+  fields += std::string(first ? "\n" : ",\n") + "        " + quote(#field) +                               \
+            ": {\"offset\": " + std::to_string(offsetof(type, field)) +                                    \
+            ", \"size\": " + std::to_string(sizeof(type::field)) + ", \"type\": " + quote(declared) + "}"; \
+  first = false;
+#define DSA_ABI_CONSTANT(name)                                                                \
+  constants += std::string(constants.empty() ? "\n" : ",\n") + "    " + quote(#name) + ": " + \
+               std::to_string(static_cast<long long>(name));
+#define DSA_ABI_FUNCTION(name, declared) \
+  functions += std::string(functions.empty() ? "\n" : ",\n") + "    " + quote(#name) + ": " + quote(declared);
+  bool first = true;
+#include "api/abi_table.inc"
+  end_struct();
+  return "{\n  \"version\": " + quote(dsa_version_string()) +
+         ",\n  \"api_level\": " + std::to_string(DSA_API_LEVEL) + ",\n  \"structs\": {" + structs +
+         "\n  },\n  \"constants\": {" + constants + "\n  },\n  \"functions\": {" + functions + "\n  }\n}\n";
+}
+
+}  // namespace
+
+uint32_t dsa_version(void) { return DSA_VERSION_MAJOR * 10000 + DSA_VERSION_MINOR * 100 + DSA_VERSION_PATCH; }
+
+const char* dsa_version_string(void) { return "0.1.0 (cpu)"; }
+static_assert(DSA_VERSION_MAJOR == 0 && DSA_VERSION_MINOR == 1 && DSA_VERSION_PATCH == 0,
+              "and the text above");
+
+uint32_t dsa_api_level(void) { return DSA_API_LEVEL; }
+
+const char* dsa_abi_json(void) {
+  const char* text = "";
+  guard_void([&] {
+    static const std::string& json = *new std::string(describe());  // never destroyed
+    text = json.c_str();
+  });
+  return text;
+}
+
+int32_t dsa_has_feature(const char* name) {
+  if (name == nullptr) return 0;
+  for (const char* known : {"cpu", "text"})
+    if (std::string_view(name) == known) return 1;
+  return 0;
+}
+
+const char* dsa_status_name(dsa_status status) {
+  for (const Name& entry : kNames)
+    if (entry.status == status) return entry.name;
+  return "DSA_STATUS_UNKNOWN";
+}
