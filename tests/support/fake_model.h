@@ -1,0 +1,269 @@
+// support/fake_model.h: a language model that follows a script, with the tokenizer and chat format that go with it.
+//
+// Token ids are bytes, 0 to 255, and a few control tokens behind them. What comes next is a function of the tokens that
+// were run, kept in the pages of the real pool and in the KDA state: a lost, doubled or leaked row changes the answer.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "model/language_model.h"
+#include "text/chat_format.h"
+#include "text/tokenizer.h"
+
+namespace dsa::fake {
+
+enum : TokenId {
+  kUser = 256,
+  kAssistant,
+  kThink,
+  kAnswer,
+  kEndTurn,
+  kSplit1,
+  kSplit2,
+  kSplit3,
+  kSplit4,
+  kVocab
+};
+
+// kSplit1 to kSplit4 are the four bytes of U+1F600, one token each.
+class FakeTokenizer : public Tokenizer {
+ public:
+  int vocab_size() const override { return kVocab; }
+  Result<std::vector<TokenId>> encode(std::string_view text) const override {
+    return std::vector<TokenId>(reinterpret_cast<const uint8_t*>(text.data()),
+                                reinterpret_cast<const uint8_t*>(text.data()) + text.size());
+  }
+  Result<std::vector<TokenId>> encode_markup(std::string_view text) const override {
+    std::vector<TokenId> ids;
+    for (size_t i = 0; i < text.size();) {
+      TokenId id = uint8_t(text[i]);
+      size_t n = 1;
+      for (TokenId c = kUser; c <= kEndTurn; ++c)
+        if (text.substr(i).starts_with(control_name(c))) id = c, n = control_name(c).size();
+      ids.push_back(id);
+      i += n;
+    }
+    return ids;
+  }
+  std::string_view bytes(TokenId id) const override {
+    static const std::string all = [] {
+      std::string s;
+      for (int i = 0; i < 256; ++i) s += char(i);
+      return s + "\xf0\x9f\x98\x80";
+    }();
+    if (id < 256) return std::string_view(all).substr(size_t(id), 1);
+    return id >= kSplit1 ? std::string_view(all).substr(size_t(256 + id - kSplit1), 1) : std::string_view();
+  }
+  bool is_control(TokenId id) const override { return id >= kUser && id <= kEndTurn; }
+  std::string_view control_name(TokenId id) const override {
+    static const char* names[] = {"<user>", "<assistant>", "<think>", "<answer>", "<end>"};
+    return is_control(id) ? names[id - kUser] : "";
+  }
+  std::optional<TokenId> control_id(std::string_view name) const override {
+    for (TokenId c = kUser; c <= kEndTurn; ++c)
+      if (control_name(c) == name) return c;
+    return std::nullopt;
+  }
+};
+
+// <user>text<end><assistant>answer<end>; <think> and <answer> change the channel.
+class FakeFormat : public ChatFormat {
+ public:
+  class Reader : public AnswerReader {
+   public:
+    Piece push(TokenId id) override {
+      if (id == kThink) channel_ = Channel::reasoning;
+      if (id == kAnswer) channel_ = Channel::answer;
+      if (id == kEndTurn) ended_ = true;
+      return {.is_text = id < 256 || id >= kSplit1, .channel = channel_, .ends_turn = id == kEndTurn};
+    }
+    std::vector<TokenId> closing() const override {
+      return ended_ ? std::vector<TokenId>() : std::vector<TokenId>{kEndTurn};
+    }
+
+   private:
+    Channel channel_ = Channel::answer;
+    bool ended_ = false;
+  };
+
+  Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask, bool) const override {
+    std::vector<TokenId> ids;
+    for (const Message& message : messages) {
+      ids.push_back(message.role == Role::assistant ? TokenId(kAssistant) : TokenId(kUser));
+      for (const MessagePart& part : message.parts) {
+        std::vector<TokenId> piece = part.tokens;
+        if (part.kind == MessagePart::Kind::text) piece = tokenizer_.encode(part.text).value();
+        if (part.kind == MessagePart::Kind::markup) piece = tokenizer_.encode_markup(part.text).value();
+        ids.insert(ids.end(), piece.begin(), piece.end());
+      }
+      ids.push_back(kEndTurn);
+    }
+    if (ask) ids.push_back(kAssistant);
+    return ids;
+  }
+  std::unique_ptr<AnswerReader> reader(bool) const override { return std::make_unique<Reader>(); }
+  std::vector<TokenId> stop_tokens() const override { return {kEndTurn}; }
+
+ private:
+  FakeTokenizer tokenizer_;
+};
+
+// Shared by a test and the model that the engine owns.
+struct Control {
+  // What the model answers to a user's text, without the end; "" or no entry: a text made from the whole history.
+  std::map<std::string, std::vector<TokenId>> script;
+  int step_tokens = 16, step_sequences = 8;
+  std::chrono::microseconds step_time{0};
+
+  std::atomic<int> steps{0};
+  std::atomic<int> nan_at{-1};   // this sampled token of each run gives NaN
+  std::atomic<int> fail_at{-1};  // this step fails
+  std::atomic<bool> throws{false};
+  std::string poison;  // a sequence that holds this byte string fails, and its whole step with it
+
+  // A gate: while it is shut steps wait in front of it.
+  void shut() {
+    const std::lock_guard lock(mutex);
+    is_shut = true;
+  }
+  void open() {
+    {
+      const std::lock_guard lock(mutex);
+      is_shut = false;
+    }
+    changed.notify_all();
+  }
+  void wait_until_blocked() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return blocked; });
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_shut = false, blocked = false;
+  std::vector<std::vector<int>> plans;  // token counts of each step
+  std::vector<const SequenceState*> states;
+};
+
+class FakeModel : public LanguageModel {
+ public:
+  explicit FakeModel(std::shared_ptr<Control> control) : control_(std::move(control)) {
+    layout_.latent_layers = 1;
+    layout_.latent_dim = 1;
+    layout_.kda_layers = 1;
+    layout_.recurrent_floats = 2;  // a hash of all tokens, in two halves
+    layout_.conv_floats = 1;       // how many there were
+  }
+  int vocab_size() const override { return kVocab; }
+  const StateLayout& state_layout() const override { return layout_; }
+  int max_step_tokens() const override { return control_->step_tokens; }
+  int max_step_sequences() const override { return control_->step_sequences; }
+  uint64_t host_bytes() const override { return 1000; }
+
+  Result<Tensor> run(const StepPlan& plan, const PagePool& pool) override {
+    Control& c = *control_;
+    {
+      std::unique_lock lock(c.mutex);
+      c.blocked = c.is_shut;
+      c.changed.notify_all();
+      c.changed.wait(lock, [&] { return !c.is_shut; });
+      c.blocked = false;
+      std::vector<int> counts;
+      for (const SequenceStep& s : plan.sequences) counts.push_back(s.count);
+      c.plans.push_back(counts);
+    }
+    if (c.step_time.count() > 0) std::this_thread::sleep_for(c.step_time);
+    if (plan.tokens() > c.step_tokens || int(plan.sequences.size()) > c.step_sequences)
+      return error(Code::internal, "the step is too large");
+    if (c.steps++ == c.fail_at) return error(Code::device_fault, "this step was told to fail");
+    if (c.throws) throw std::runtime_error("a kernel threw");
+
+    logits_.clear();
+    for (const SequenceStep& s : plan.sequences) {
+      std::vector<TokenId> tokens;
+      const std::vector<int32_t>& pages = s.state->pages();
+      const PagedRows rows = pool.latents(0, pages.data(), int(pages.size()));
+      for (int i = 0; i < s.count; ++i) *rows.row(0, s.state->length() + i) = float(s.tokens[i]);
+      for (int p = 0; p < s.state->length() + s.count; ++p) tokens.push_back(TokenId(*rows.row(0, p)));
+      // The KDA state must agree with the pages.
+      const bool empty = s.state->length() == 0;
+      uint32_t hash[2] = {1, 7};
+      float seen = 0;
+      if (!empty) {
+        std::memcpy(hash, s.state->recurrent(0), sizeof(hash));
+        seen = *s.state->conv(0);
+      } else if (s.state->recurrent(0)[0] != 0 || *s.state->conv(0) != 0) {
+        return error(Code::internal, "an empty sequence has a state");
+      }
+      if (int(seen) != s.state->length()) return error(Code::internal, "the state saw ", seen, " tokens");
+      for (int i = 0; i < s.count; ++i)
+        for (uint32_t& h : hash) h = (h * 31 + uint32_t(s.tokens[i])) & 0x3fffff;  // stays a finite float
+      std::memcpy(s.state->next_recurrent(0), hash, sizeof(hash));
+      *s.state->next_conv(0) = seen + float(s.count);
+
+      std::string spelled;
+      for (const TokenId t : tokens) spelled += t < 256 ? char(t) : '\0';
+      if (!c.poison.empty() && spelled.find(c.poison) != std::string::npos)
+        return error(Code::device_fault, "poisoned");
+      if (s.wants_logits) push_logits(tokens, hash[0]);
+    }
+    return Tensor(logits_.data(), DType::f32, {int64_t(logits_.size() / kVocab), kVocab});
+  }
+
+ private:
+  void push_logits(const std::vector<TokenId>& tokens, uint32_t hash) {
+    Control& c = *control_;
+    // The answer so far began after the last <assistant>; the question lies before it.
+    size_t answer = tokens.size();
+    while (answer > 0 && tokens[answer - 1] != kAssistant) --answer;
+    const size_t done = tokens.size() - answer;
+    std::string question;
+    for (size_t i = answer > 1 ? answer - 2 : 0; i > 0 && tokens[i - 1] != kUser; --i)
+      question.insert(question.begin(), tokens[i - 1] < 256 ? char(tokens[i - 1]) : '?');
+    TokenId next = kEndTurn;
+    const auto at = c.script.find(question);
+    if (at != c.script.end() && !at->second.empty())
+      next = done < at->second.size() ? at->second[done] : TokenId(kEndTurn);
+    else if (done < 12 || answer == 0)
+      next = TokenId('a' + hash % 26);
+    const size_t row = logits_.size();
+    logits_.resize(row + kVocab, 0.f);
+    logits_[row + size_t(next)] = 10;
+    if (int(done) == c.nan_at) logits_[row + 3] = NAN;
+  }
+
+  std::shared_ptr<Control> control_;
+  StateLayout layout_;
+  std::vector<float> logits_;
+};
+
+inline std::vector<TokenId> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()),
+          reinterpret_cast<const uint8_t*>(text.data()) + text.size()};
+}
+
+inline EngineParts parts(const std::shared_ptr<Control>& control,
+                         std::shared_ptr<Runtime> runtime = nullptr) {
+  EngineParts parts;
+  parts.runtime = runtime ? std::move(runtime) : std::make_shared<Runtime>(Runtime::Options());
+  parts.model = std::make_unique<FakeModel>(control);
+  parts.tokenizer = std::make_shared<FakeTokenizer>();
+  parts.format = std::make_shared<FakeFormat>();
+  parts.end_tokens = {kEndTurn};
+  parts.max_context = 4096;
+  return parts;
+}
+
+}  // namespace dsa::fake
