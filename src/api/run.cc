@@ -38,15 +38,10 @@ dsa_status dsa_run_next(dsa_run* run, int64_t timeout_ms, dsa_event* out) {
           .with_fix(Fix::input);
     const Event* event = nullptr;
     switch (run->impl->next(timeout_ms, &event)) {
-      case Run::Next::event:
-        write_out(event_of(*run->impl, *event), out);
-        return DSA_OK;
-      case Run::Next::pending:
-        return DSA_PENDING;
-      case Run::Next::end:
-        return DSA_END;
-      case Run::Next::busy:
-        break;
+      case Run::Next::event: write_out(event_of(*run->impl, *event), out); return DSA_OK;
+      case Run::Next::pending: return DSA_PENDING;
+      case Run::Next::end: return DSA_END;
+      case Run::Next::busy: break;
     }
     return error(Code::busy, "another thread is inside dsa_run_next of this run").with_fix(Fix::retry);
   });
