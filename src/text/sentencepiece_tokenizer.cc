@@ -288,6 +288,14 @@ Status SentencePieceTokenizer::add_pieces(const std::string& where, const std::v
         pieces_.push_back({std::move(text), false});
         break;
       }
+      case StoredPiece::user_defined:
+        // Taken out of the text before anything is merged. A single character, such as a line feed, is harmless;
+        // a longer one might be a marker that user text must not be able to write.
+        if (piece.text.size() != code_point_bytes(piece.text[0]))
+          return error(Code::unsupported, name(),
+                       " is user-defined and longer than one character, which we do not read");
+        pieces_.push_back({piece.text == kSpaceMarker ? " " : std::string(piece.text), false});
+        break;
       case StoredPiece::byte: {
         const int byte = byte_of(piece.text);
         if (byte < 0) return error(Code::model, name(), " is no name of a byte, expected <0x00> to <0xFF>");
@@ -306,8 +314,7 @@ Status SentencePieceTokenizer::add_pieces(const std::string& where, const std::v
         begins_control_[uint8_t(piece.text[0])] = true;
         break;
       default:
-        // User-defined pieces would come out of ordinary text, whatever they mean; unused ones need other
-        // merges.
+        // Unused pieces need other merges.
         return error(Code::unsupported, name(), " has type ", piece.type, ", which we do not read");
     }
   }
