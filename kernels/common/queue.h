@@ -15,7 +15,8 @@ class Queue {
   // Allocates nothing. f must not throw.
   template <class F>
   void parallel_for(int64_t n, const F& f) {
-    run(n, [](const void* context, int64_t i) { (*static_cast<const F*>(context))(i); }, &f);
+    run(
+        n, [](const void* context, int64_t i) { (*static_cast<const F*>(context))(i); }, &f);
   }
 
  protected:

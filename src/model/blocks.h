@@ -1,7 +1,6 @@
 // model/blocks.h: the building blocks of a decoder layer. Each reads `h` and writes `out`, [tokens, hidden].
 #pragma once
 
-#include "kernels/mxfp4_linear/mxfp4_linear.h"
 #include "model/activations.h"
 #include "model/language_model.h"
 #include "model/weights.h"

@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "base/tensor.h"
 #include "io/checkpoint.h"
-#include "kernels/mxfp4_linear/mxfp4_linear.h"
 #include "model/model_config.h"
 #include "state/page_pool.h"
 #include "state/sequence_state.h"
