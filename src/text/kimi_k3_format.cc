@@ -43,7 +43,7 @@ class KimiK3Reader : public AnswerReader {
       : tokenizer_(std::move(tokenizer)), markers_(markers) {
     elements_.reserve(kMaxDepth);
     tag_.reserve(kMaxTagBytes);
-    enter("message");
+    elements_.push_back({"message", Channel::answer});
     enter(thinking ? "think" : "response");
   }
 
@@ -72,14 +72,11 @@ class KimiK3Reader : public AnswerReader {
     std::vector<TokenId> ids;
     if (has_ended_) return ids;
     std::vector<Element> open = elements_;
-    // A tag that was cut off: the name of a closing one is completed, an opening one opens what it has said
-    // so far.
+    // A tag that was cut off: the name of a closing one is completed, an opening one opens what it said.
     if (within_ == Within::closing) {
-      const bool is_ours = !open.empty() && open.back().name.compare(0, tag_.size(), tag_) == 0;
-      if (is_ours) {
-        append_name(ids, std::string_view(open.back().name).substr(tag_.size()));
-        open.pop_back();
-      }
+      const bool is_innermost = !open.empty() && open.back().name.compare(0, tag_.size(), tag_) == 0;
+      if (is_innermost) append_name(ids, std::string_view(open.back().name).substr(tag_.size()));
+      leave(open, std::string(is_innermost ? std::string_view(open.back().name) : tag_name()));
       ids.push_back(markers_.sep);
     } else if (within_ == Within::opening) {
       ids.push_back(markers_.sep);
@@ -102,8 +99,7 @@ class KimiK3Reader : public AnswerReader {
   };
 
   Piece read_content(TokenId id) const {
-    // Control tokens and ids that stand for nothing have no bytes; after CLOSE(message) there is nobody to
-    // hear.
+    // Control tokens and ids that stand for nothing have no bytes; nobody hears what follows the message.
     if (elements_.empty() || tokenizer_->bytes(id).empty()) return {};
     return {.is_text = true, .channel = elements_.back().channel};
   }
@@ -115,15 +111,15 @@ class KimiK3Reader : public AnswerReader {
 
   void end_tag() {
     if (within_ == Within::opening) enter(tag_name());
-    if (within_ == Within::closing) leave(tag_name());
+    if (within_ == Within::closing) leave(elements_, tag_name());
     within_ = Within::content;
   }
 
   std::string_view tag_name() const { return std::string_view(tag_).substr(0, tag_.find(' ')); }
 
   void enter(std::string_view name) {
-    if (elements_.size() == kMaxDepth) return;
-    Channel channel = elements_.empty() ? Channel::answer : elements_.back().channel;
+    if (elements_.empty() || elements_.size() == kMaxDepth) return;  // nothing follows the message
+    Channel channel = elements_.back().channel;
     if (channel != Channel::tool) {
       if (name == "think") channel = Channel::reasoning;
       if (name == "response") channel = Channel::answer;
@@ -132,11 +128,10 @@ class KimiK3Reader : public AnswerReader {
     elements_.push_back({std::string(name), channel});
   }
 
-  // Closes the innermost element of that name and what is open inside of it; a name that is not open closes
-  // nothing.
-  void leave(std::string_view name) {
-    for (size_t i = elements_.size(); i > 0; --i)
-      if (elements_[i - 1].name == name) return elements_.resize(i - 1);
+  // Closes the innermost element of that name and what is open inside of it, or nothing if there is none.
+  static void leave(std::vector<Element>& elements, std::string_view name) {
+    for (size_t i = elements.size(); i > 0; --i)
+      if (elements[i - 1].name == name) return elements.resize(i - 1);
   }
 
   void append_name(std::vector<TokenId>& ids, std::string_view name) const {

@@ -20,8 +20,7 @@ constexpr size_t kChunkBytes = 4096;  // the library needs some 250 bytes of mem
 constexpr size_t kMaxChunkBytes = size_t(256) << 10;
 constexpr std::string_view kSpaceMarker = "\xE2\x96\x81";  // U+2581, a space inside of pieces
 
-// --- protocol buffers, as far as a model file needs them
-// ---------------------------------------------------------
+// --- protocol buffers, as far as a model file needs them -----------------------------------------
 
 enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
@@ -102,8 +101,7 @@ void write_float(std::string& out, uint32_t field, float value) {
 
 }  // namespace
 
-// --- the model file: field numbers of sentencepiece_model.proto
-// --------------------------------------------------
+// --- the model file: field numbers of sentencepiece_model.proto ----------------------------------
 
 struct StoredPiece {
   enum Type : uint64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
@@ -237,8 +235,7 @@ uint32_t first_code_point(std::string_view text) {
 
 }  // namespace
 
-// --- the tokenizer
-// -----------------------------------------------------------------------------------------------
+// --- the tokenizer -------------------------------------------------------------------------------
 
 SentencePieceTokenizer::SentencePieceTokenizer()
     : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {}

@@ -255,6 +255,11 @@ TEST_SUITE("text/chat_format") {
     CHECK(seen(false, "<|close|>message<|sep|>a") == "");  // nobody is there
     CHECK(seen(false, "a[EOS]b") == "answer:a|END");
     CHECK(seen(false, "a[BOS]<|media_pad|>b") == "answer:ab");
+    CHECK(
+        seen(false, "<|close|>message<|sep|><|open|>message<|sep|><|open|>response<|sep|>a<|end_of_msg|>") ==
+        "END");
+    CHECK(Reading(chat, false).push("<|open|>poem<|sep|>a<|close|>response").closing() ==
+          "<|sep|><|close|>message<|sep|><|end_of_msg|>");  // the poem ends with what it is in
     Reading deep(chat, false);
     for (int i = 0; i < 100'000; ++i) deep.push("<|open|>tools<|sep|>");
     CHECK(deep.push("a").seen == "tool:a");
