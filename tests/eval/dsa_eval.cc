@@ -5,6 +5,8 @@
 //   --selection S      learned (default), recent or random positions instead of those of the indexer
 //   --rotate-experts N expert e does the work of expert e + N
 //   --route R          fast (default) or exact MXFP4 products
+//   --at-least P       fail if a task scores below P percent
+//   --at-most P        fail if a task scores above P percent
 //   --write            keep the figures under "engine" in the folder's eval.json
 //   --verbose          print every question that was answered wrongly
 #include <chrono>
@@ -26,6 +28,7 @@ struct Options {
   int limit = 1 << 30, threads = 2;
   ModelOptions model;
   std::string selection = "learned", route = "fast";
+  double at_least = 0, at_most = 100;  // percent
   bool write = false, verbose = false;
 };
 
@@ -167,6 +170,9 @@ Status run(const Options& options) {
            score.seconds);
     fflush(stdout);
     scores.push_back({task, score});
+    if (score.percent() < options.at_least || score.percent() > options.at_most)
+      return error(Code::mismatch, task, " scores ", score.percent(), " %, expected ", options.at_least,
+                   " to ", options.at_most);
   }
   return options.write ? write_scores(options, scores) : Status::ok();
 }
@@ -180,6 +186,10 @@ bool parse(int argc, char** argv, Options& o) {
       o.write = true;
     } else if (arg == "--verbose") {
       o.verbose = true;
+    } else if (take("--at-least")) {
+      o.at_least = atof(value);
+    } else if (take("--at-most")) {
+      o.at_most = atof(value);
     } else if (take("--task")) {
       o.task = value;
     } else if (take("--limit")) {
@@ -217,7 +227,8 @@ int main(int argc, char** argv) {
   if (!dsa::test::parse(argc, argv, options)) {
     fprintf(stderr,
             "usage: dsa_eval MODEL [--task T] [--limit N] [--threads N] [--selection learned|recent|random]\n"
-            "                [--rotate-experts N] [--route fast|exact] [--write] [--verbose]\n");
+            "                [--rotate-experts N] [--route fast|exact] [--at-least P] [--at-most P]\n"
+            "                [--write] [--verbose]\n");
     return 2;
   }
   const dsa::Status status = dsa::test::run(options);
