@@ -7,7 +7,7 @@ namespace dsa {
 
 class Queue {
  public:
-  virtual ~Queue() = default;
+  virtual ~Queue();
 
   virtual int threads() const = 0;
 
@@ -27,12 +27,10 @@ class Queue {
 // Runs everything on the calling thread: for references and tests.
 class SerialQueue final : public Queue {
  public:
-  int threads() const override { return 1; }
+  int threads() const override;
 
  protected:
-  void run(int64_t n, Call call, const void* context) override {
-    for (int64_t i = 0; i < n; ++i) call(context, i);
-  }
+  void run(int64_t n, Call call, const void* context) override;
 };
 
 }  // namespace dsa

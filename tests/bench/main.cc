@@ -25,7 +25,7 @@ constexpr Command kCommands[] = {
 int main(int argc, char** argv) {
   int threads = int(std::thread::hardware_concurrency());
   const Command* command = nullptr;
-  bool wrong = argc < 2;
+  bool wrong = false;
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
       threads = atoi(argv[++i]);
@@ -37,8 +37,13 @@ int main(int argc, char** argv) {
     wrong |= found == nullptr || command != nullptr;
     command = found;
   }
-  if (!wrong && command && threads >= 1) return command->run(threads);
-  fprintf(stderr, "usage: dsa_bench COMMAND [--threads N]\n");
+  if (!wrong && threads >= 1) {
+    int status = 0;
+    for (const Command& c : kCommands)
+      if (command == nullptr || command == &c) status |= c.run(threads);
+    return status;
+  }
+  fprintf(stderr, "usage: dsa_bench [COMMAND] [--threads N]      all commands if none is named\n");
   for (const Command& c : kCommands) fprintf(stderr, "  %-8s %s\n", c.name, c.help);
   return 2;
 }

@@ -29,11 +29,6 @@ Result<double> timed_step(Decoder& decoder, PagePool& pool, SequenceState& seque
   return seconds_since(start);
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + int64_t(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 Status run(int threads) {
   constexpr int kPrefill = 512, kDecodeSteps = 24;
   DSA_ASSIGN(const SyntheticModel model, make_synthetic_model({}));
@@ -59,7 +54,7 @@ Status run(int threads) {
       decodes.push_back(step);
     }
   }
-  const double bandwidth = median(bandwidths), decode = median(decodes), prefill = median(prefills);
+  const double bandwidth = median_of(bandwidths), decode = median_of(decodes), prefill = median_of(prefills);
   printf("read bandwidth   %8.2f GB/s\n", bandwidth * 1e-9);
   printf(
       "decode           %8.2f ms a token, %.2f tokens/s, weights read at %.2f GB/s = %.0f %% of bandwidth\n",
