@@ -138,7 +138,7 @@ class [[nodiscard]] Result {
   Status status() const { return is_ok() ? Status() : std::get<Status>(value_); }
   T& value() & { return std::get<T>(value_); }
   const T& value() const& { return std::get<T>(value_); }
-  T&& value() && { return std::get<T>(std::move(value_)); }
+  T value() && { return std::get<T>(std::move(value_)); }  // by value: for (x : f().value()) must not dangle
 
  private:
   std::variant<T, Status> value_;
