@@ -29,31 +29,54 @@ constexpr Name kNames[] = {
 #undef DSA_ABI_FUNCTION
 };
 
+// One line of the description. Plain data: a function with a statement for each would compile for minutes.
+struct Entry {
+  enum Kind { structure, member, constant, function } kind;
+  const char* name;
+  long long number;      // size of a structure, offset of a field, value of a constant
+  size_t size;           // of a field
+  const char* declared;  // of a field or function
+};
+
+constexpr Entry kEntries[] = {
+#define DSA_ABI_STATUS(name)
+#define DSA_ABI_STRUCT(name) {Entry::structure, #name, sizeof(name), 0, ""},
+#define DSA_ABI_FIELD(type, field, declared) \
+  {Entry::member, #field, offsetof(type, field), sizeof(type::field), declared},
+#define DSA_ABI_CONSTANT(name) {Entry::constant, #name, static_cast<long long>(name), 0, ""},
+#define DSA_ABI_FUNCTION(name, declared) {Entry::function, #name, 0, 0, declared},
+#include "api/abi_table.inc"
+};
+
 std::string describe() {
   std::string structs, fields, constants, functions;
   const auto quote = [](const char* text) { return "\"" + std::string(text) + "\""; };
+  const auto separate = [](std::string& list) { list += list.empty() ? "\n" : ",\n"; };
   const auto end_struct = [&] {
-    if (!fields.empty()) structs += fields + "\n      }\n    }";
+    if (!structs.empty()) structs += fields + "\n      }\n    }";
     fields.clear();
   };
-#define DSA_ABI_STATUS(name)
-#define DSA_ABI_STRUCT(name)                                                       \
-  end_struct();                                                                    \
-  structs += std::string(structs.empty() ? "\n" : ",\n") + "    " + quote(#name) + \
-             ": {\"size\": " + std::to_string(sizeof(name)) + ", \"fields\": {";   \
-  first = true;
-#define DSA_ABI_FIELD(type, field, declared)                                                               \
-  fields += std::string(first ? "\n" : ",\n") + "        " + quote(#field) +                               \
-            ": {\"offset\": " + std::to_string(offsetof(type, field)) +                                    \
-            ", \"size\": " + std::to_string(sizeof(type::field)) + ", \"type\": " + quote(declared) + "}"; \
-  first = false;
-#define DSA_ABI_CONSTANT(name)                                                                \
-  constants += std::string(constants.empty() ? "\n" : ",\n") + "    " + quote(#name) + ": " + \
-               std::to_string(static_cast<long long>(name));
-#define DSA_ABI_FUNCTION(name, declared) \
-  functions += std::string(functions.empty() ? "\n" : ",\n") + "    " + quote(#name) + ": " + quote(declared);
-  bool first = true;
-#include "api/abi_table.inc"
+  for (const Entry& entry : kEntries) switch (entry.kind) {
+      case Entry::structure:
+        end_struct();
+        separate(structs);
+        structs +=
+            "    " + quote(entry.name) + ": {\"size\": " + std::to_string(entry.number) + ", \"fields\": {";
+        break;
+      case Entry::member:
+        separate(fields);
+        fields += "        " + quote(entry.name) + ": {\"offset\": " + std::to_string(entry.number) +
+                  ", \"size\": " + std::to_string(entry.size) + ", \"type\": " + quote(entry.declared) + "}";
+        break;
+      case Entry::constant:
+        separate(constants);
+        constants += "    " + quote(entry.name) + ": " + std::to_string(entry.number);
+        break;
+      case Entry::function:
+        separate(functions);
+        functions += "    " + quote(entry.name) + ": " + quote(entry.declared);
+        break;
+    }
   end_struct();
   return "{\n  \"version\": " + quote(dsa_version_string()) +
          ",\n  \"api_level\": " + std::to_string(DSA_API_LEVEL) + ",\n  \"structs\": {" + structs +
