@@ -16,6 +16,9 @@ Reservation::~Reservation() {
   if (pool_ == nullptr) return;
   for (Item& item : items_)
     if (!item.committed) pool_->give_back(item.state->pages_, item.old_pages);
+  items_.clear();
+  const std::lock_guard lock(pool_->mutex_);
+  if (items_.capacity() > pool_->spare_items_.capacity()) pool_->spare_items_.swap(items_);
 }
 
 void Reservation::commit(size_t sequence) {
@@ -82,6 +85,10 @@ Result<Reservation> PagePool::reserve(const StepPlan& plan) {
   }
 
   Reservation reservation(this);
+  {
+    const std::lock_guard lock(mutex_);
+    reservation.items_.swap(spare_items_);
+  }
   reservation.items_.reserve(plan.sequences.size());
   const std::lock_guard lock(mutex_);
   if (needed > int64_t(free_.size())) {

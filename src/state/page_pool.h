@@ -74,6 +74,8 @@ class PagePool {
   size_t mapped_bytes_ = 0;
   mutable std::mutex mutex_;
   std::vector<int32_t> free_;  // the last one is taken first
+  std::vector<Reservation::Item>
+      spare_items_;  // of the last reservation, so that a decode step allocates nothing
 };
 
 }  // namespace dsa
