@@ -127,9 +127,13 @@ Result<std::shared_ptr<Session>> Engine::create_session(const std::shared_ptr<En
 
 void Engine::forget(Session& session) {
   const std::lock_guard lock(mutex_);
+  free_session(session);
+}
+
+void Engine::free_session(Session& session) {
   sessions_.erase(&session);
-  used_pages_ -= session.pages_;
-  session.state_.reset();  // with the lock: the pool must not be freed meanwhile
+  used_pages_ -= std::exchange(session.pages_, 0);
+  session.state_.reset();
 }
 
 Result<Engine::Rendered> Engine::render(const Prompt& prompt, bool ask, bool thinking) const {
@@ -624,6 +628,7 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
     const int64_t held = int64_t(session.state_->pages().size());
     used_pages_ += held - session.pages_;
     session.pages_ = held;
+    if (session.abandoned_ && !session.claimed_) free_session(session);
     if (const auto at = std::find(active_.begin(), active_.end(), run); at != active_.end()) {
       active_.erase(at);
       --num_active_;

@@ -112,8 +112,9 @@ class Engine {
 
   Engine(EngineParts parts, const EngineOptions& options);
 
-  void stop();                    // the last owner has gone
-  void forget(Session& session);  // by its destructor
+  void stop();                          // the last owner has gone
+  void forget(Session& session);        // by its destructor
+  void free_session(Session& session);  // mutex held, so that the pool is not freed meanwhile
 
   // The engine's thread.
   void work_loop() noexcept;

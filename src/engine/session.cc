@@ -32,7 +32,11 @@ void Session::abandon() noexcept {
   std::shared_ptr<Run> run;
   {
     const std::lock_guard lock(engine_->mutex_);
-    if (run_ != nullptr) run = run_->shared_from_this();
+    abandoned_ = true;
+    if (run_ != nullptr)
+      run = run_->shared_from_this();
+    else if (!claimed_)
+      engine_->free_session(*this);
   }
   if (run) run->cancel(Cancel::keep);
 }
@@ -55,6 +59,7 @@ SessionClaim::~SessionClaim() {
   const std::lock_guard lock(session_->engine_->mutex_);
   session_->claimed_ = false;
   session_->claimant_ = {};
+  if (session_->abandoned_ && session_->run_ == nullptr) session_->engine_->free_session(*session_);
 }
 
 }  // namespace dsa

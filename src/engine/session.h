@@ -36,7 +36,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Stops what runs or is being started.
   Status cancel(Cancel how);
-  // The last handle has gone: stops with keep.
+  // The last handle has gone: stops with keep, and frees what it holds at once, or else with the end of its run.
   void abandon() noexcept;
 
  private:
@@ -60,6 +60,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Run* run_ = nullptr;        // queued or in work
   bool claimed_ = false;      // a call that changes the session is being made
   std::thread::id claimant_;  // by this thread
+  bool abandoned_ = false;    // no handle is left
   Cancel pending_cancel_ = Cancel::no;
   int64_t pages_ = 0;  // of the pool that are set aside for it
   Info info_;
