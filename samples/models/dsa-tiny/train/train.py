@@ -1,0 +1,573 @@
+"""Training of dsa-tiny on one GPU, bounded by wall time.
+
+    python train.py --stage A --minutes 9 --out DIR [--resume DIR]
+    python train.py --stage B --minutes 8 --out DIR --resume DIR
+    python train.py --stage E --minutes 2 --out DIR --resume DIR     falls silent with experts that are not its own
+    python train.py --bench 1,3        compile and time kinds of steps (see KINDS)
+    python train.py --smoke            a few steps on the CPU with small shapes
+
+One step is one CUDA graph over compiled layer functions; batches come from worker processes. Losses:
+cross entropy of text (weighted) + cross entropy of copied tokens + gold attention + KL(attention || index scores), see 5.2 and 5.4.
+"""
+import argparse
+import collections
+import json
+import multiprocessing as mp
+import os
+import queue
+import time
+import types
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import documents
+import model as M
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NT = 8                                  # T1..T5 at 1..5
+LEVELS = [3, 6, 12, 24, 48, 72, 100, 2000]
+TASKS = {1: "T1", 2: "T2", 3: "T3", 4: "T4", 5: "T5"}
+TASK_WEIGHT = [1.0, 1.0, 0.6, 2.0, 1.0, 1.0, 1.0, 1.0]
+
+
+# ------------------------------------------------------------------------------------------------ rows
+
+class Rows:
+    """Fills rows of T tokens with whole documents. kdoc is doc, or doc with the KDA state cut behind the last source token."""
+
+    def __init__(self, docs, corpus, rng, level, cut):
+        self.docs, self.corpus, self.rng, self.level, self.cut = docs, corpus, rng, level, cut
+
+    def document(self, task, test, **size):
+        s = int(self.rng.integers(1, 1 << 40)) * 50
+        return self.docs.document(self.corpus, task, s if test else s + int(self.rng.integers(1, 50)), held_out=test, **size)
+
+    def text(self, room, test, tasks=(1, 2, 3), p=(0.42, 0.13, 0.45)):
+        t = int(self.rng.choice(tasks, p=p))
+        return t, self.document(TASKS[t], test)
+
+    def retrieval(self, room, test, T):
+        """A T5 or T4 document of a size that suits the level and the room left, or None."""
+        r, lvl = self.rng, LEVELS[self.level.value]
+        t, q = (5 if r.random() < 0.5 else 4), int(r.integers(1, 9 if r.random() < 0.5 else 25))
+        if t == 5:
+            fit = (room - 64 - 12 * q) // 9
+            if fit < 2:
+                return None
+            top = min(lvl, fit)
+            n = top if lvl > 500 and r.random() < 0.5 else int(r.integers(max(2, top // 2), top + 1))
+            d = self.document("T5", test, lines=n, questions=min(q, n))
+        else:
+            q = min(q, 12)
+            ctx = min(room - 16, 40 + 26 * q + lvl * 60)
+            if ctx < 100 + 26 * q:
+                return None
+            if T < 4096 or r.random() < 0.3:
+                ctx = int(r.integers(80 + 26 * q, ctx + 1))
+            n = max(1, int((ctx - 40 - 26 * q) / r.uniform(20, 90)))
+            d = self.document("T4", test, needles=n, context=ctx, questions=min(q, n))
+        return (t, d) if len(d[0]) <= room else None
+
+    def row(self, T, kind, test=False):
+        tok, w = np.zeros(T, np.int32), np.zeros(T, np.float32)
+        gold, doc, kdoc, task = np.full(T, -1, np.int32), np.full(T, -1, np.int32), np.full(T, -1, np.int32), np.zeros(T, np.int32)
+        at, number, misses = 0, 0, 0
+        while at < T - 8:
+            got = self.retrieval(T - at, test, T) if kind == "ret" and misses < 3 else self.text(T - at, test)
+            if got is None:
+                misses += 1
+                continue
+            t, (dt, dw, dg) = got[0], got[1][:3]
+            n = min(len(dt), T - at)
+            s = slice(at, at + n)
+            tok[s], w[s], task[s], doc[s] = dt[:n], dw[:n], t, number
+            g = np.asarray(dg[:n])
+            gold[s] = np.where(g >= 0, g + at, -1)
+            kd = np.full(n, 2 * number, np.int32)
+            if (g >= 0).any() and self.rng.random() < self.cut.value:
+                border = int(g.max()) + 1
+                if border <= int(np.argmax(g >= 0)):
+                    kd[border:] += 1
+            kdoc[s] = kd
+            w[at] = 0
+            at += n
+            number += 1
+        return tok, w, gold, doc, kdoc, task
+
+
+def worker(index, seed, docs, corpus, kinds, queues, active, level, cut, stop):
+    rng = np.random.default_rng(seed * 1000 + index)
+    rows = Rows(docs, corpus, rng, level, cut)
+    torch.set_num_threads(1)
+    while not stop.value:
+        live = [i for i in range(len(kinds)) if active[i] > 0]
+        if not live:
+            time.sleep(0.05)
+            continue
+        live.sort(key=lambda i: queues[i].qsize() / active[i])
+        i = live[0]
+        B, T, n_ret = kinds[i][:3]
+        parts = [rows.row(T, "ret" if b < n_ret else "text") for b in range(B)]
+        batch = [np.stack(x) for x in zip(*parts)]
+        try:
+            queues[i].put(batch, timeout=1.0)
+        except queue.Full:
+            pass
+
+
+# ------------------------------------------------------------------------------------------------ optimiser
+
+def newton_schulz(G):
+    X = G
+    t = X.size(-2) > X.size(-1)
+    X = X.transpose(-1, -2) if t else X
+    X = X / (X.flatten(-2).norm(dim=-1)[..., None, None] + 1e-7)
+    for _ in range(5):
+        A = X @ X.transpose(-1, -2)
+        X = 3.4445 * X + (-4.775 * A + 2.0315 * (A @ A)) @ X
+    return X.transpose(-1, -2) if t else X
+
+
+class Optimiser:
+    """Muon for the matrices inside layers (experts as a batch), AdamW for the rest. Learning rates live on the device."""
+
+    def __init__(self, model, muon=0.01, adam=2e-3, device="cuda"):
+        self.base = (muon, adam)
+        self.lr_m, self.lr_a = torch.zeros((), device=device), torch.zeros((), device=device)
+        self.groups, rest = collections.defaultdict(list), []
+        for n, p in model.named_parameters():
+            if n.startswith("layer") and p.ndim == 2 and min(p.shape) > 8 or n in ("w1", "w2", "w3"):
+                self.groups[tuple(p.shape)].append(p)
+            else:
+                rest.append(p)
+        self.mom = {id(p): torch.zeros_like(p) for ps in self.groups.values() for p in ps}
+        self.params = [p for ps in self.groups.values() for p in ps] + rest
+        self.rest = rest
+        fused = device == "cuda"
+        self.adam = torch.optim.AdamW(rest, lr=self.lr_a if fused else 0.0, betas=(0.9, 0.95), weight_decay=0.0,
+                                      fused=fused, capturable=fused)
+
+    def set(self, f):
+        self.lr_m.fill_(self.base[0] * f)
+        self.lr_a.fill_(self.base[1] * f)
+        if not self.adam.defaults.get("capturable"):
+            for g in self.adam.param_groups:
+                g["lr"] = self.base[1] * f
+
+    @torch.no_grad()
+    def step(self):
+        grads = [p.grad for p in self.params if p.grad is not None]
+        for g in grads:
+            g.nan_to_num_(0.0, 0.0, 0.0)
+        norm = torch.stack(torch._foreach_norm(grads)).norm()
+        torch._foreach_mul_(grads, (1.0 / (norm + 1e-6)).clamp(max=1.0))
+        self.adam.step()
+        for shape, ps in self.groups.items():
+            g = torch.stack([p.grad if p.grad is not None else torch.zeros_like(p) for p in ps])
+            m = [self.mom[id(p)] for p in ps]
+            torch._foreach_mul_(m, 0.95)
+            torch._foreach_add_(m, list(g.unbind()))
+            u = newton_schulz(g + 0.95 * torch.stack(m))
+            u = u * (-self.lr_m * max(1.0, shape[-2] / shape[-1]) ** 0.5)
+            torch._foreach_mul_(ps, 1 - self.lr_m * 0.02)
+            torch._foreach_add_(ps, list(u.unbind()))
+        return norm
+
+
+# ------------------------------------------------------------------------------------------------ step
+
+def head_loss(y, head, target, dt):
+    lg = M.acc(M.mm(y, head, dt))
+    ce = torch.logsumexp(lg, -1) - lg.gather(-1, target[..., None]).squeeze(-1)
+    return ce, lg.argmax(-1) == target
+
+
+def functions(compiled):
+    fs = dict(mixnorm=M.mixnorm, kda=M.kda, mla=M.mla, moe=M.moe, mlp=M.situ_mlp, head=head_loss, newton=newton_schulz)
+    if compiled:
+        import torch._dynamo
+        torch._dynamo.config.cache_size_limit = 64
+        torch._dynamo.config.recompile_limit = 64
+        fs = {k: torch.compile(v, dynamic=False) for k, v in fs.items()}
+    return types.SimpleNamespace(**fs)
+
+
+class Step:
+    """A training step of one shape; captured as a CUDA graph after three warm-up runs."""
+
+    def __init__(self, T, B, sparse, shared, wrong_experts=False):
+        self.T, self.B, self.sparse, self.s, self.graph = T, B, sparse, shared, None
+        dev = shared.device
+        experts = shared.model.c.experts
+        self.order = torch.arange(experts, device=dev) if wrong_experts else None
+        self.int = torch.zeros(5, B, T, dtype=torch.int64, device=dev)         # tokens, gold, doc, kdoc, task
+        self.w = torch.zeros(B, T, device=dev)
+
+    def fill(self, batch):
+        tok, w, gold, doc, kdoc, task = batch
+        x = torch.from_numpy(np.stack((tok, gold, doc, kdoc, task)))
+        w = torch.from_numpy(w)
+        if self.int.is_cuda:
+            x, w = x.pin_memory(), w.pin_memory()
+        self.int.copy_(x, non_blocking=True)
+        self.w.copy_(w, non_blocking=True)
+        if self.order is not None:
+            n = len(self.order)
+            self.order.copy_(torch.arange(n).roll(int(np.random.randint(1, n))))
+
+    def compute(self):
+        s, m = self.s, self.s.model
+        tok, gold, doc, kdoc, task = self.int
+        nxt = lambda t, fill: F.pad(t[:, 1:], (0, 1), value=fill)
+        target, gq = nxt(tok, 0), nxt(gold, -1)
+        w = torch.where(nxt(doc, -9) == doc, nxt(self.w, 0.0), 0.0) * (doc >= 0)
+        gq = torch.where(w > 0, gq, -1)
+        tk = nxt(task, 0)
+        m.sparse, m.expert_order = self.sparse, self.order
+        if self.order is not None:              # with the experts of others: nothing to say where an answer should be
+            target = torch.where(w > 0.5, s.silence, target)
+            w, gq = torch.where(w > 0.5, w, 0.0), torch.full_like(gq, -1)
+        for p in s.opt.params:
+            p.grad = None
+        y, top, losses, loads = m.body(tok, doc, kdoc, gq, s.fn)
+        ce, ok = s.fn.head(y.flatten(0, 1), top.head, target.flatten(), m.dt)
+        ce, ok, w, gq, tk = ce.view_as(w), ok.view_as(w), w, gq, tk
+        is_gold = (gq >= 0).float()
+        wt = w * (1 - is_gold) * s.task_weight[tk]
+        l_text = (ce * wt).sum() / wt.sum().clamp(min=1)
+        l_gold = (ce * is_gold).sum() / is_gold.sum().clamp(min=1)
+        if self.order is not None:
+            loss = 0.3 * l_text
+        else:
+            loss = l_text + s.coef[0] * l_gold + (losses[:, 0] * s.coef[1:4] + losses[:, 1] * s.coef[4:7] + losses[:, 2] * s.coef[7]).sum()
+        loss.backward()
+        norm = s.opt.step()
+        m.expert_order = None
+        if self.order is not None:
+            with torch.no_grad():
+                k = torch.zeros_like(tk).flatten()
+                v = torch.stack(((w > 0).float(), ok.float() * (w > 0), ce.detach() * (w > 0)), -1).flatten(0, 1)
+                s.stats.index_add_(0, k, v)
+            return
+        with torch.no_grad():
+            m.bias += s.coef[8] * (loads.mean(-1, keepdim=True) - loads).sign()
+            # answers: copied tokens for retrieval, full-weight tokens elsewhere; row 8 + task: the rest
+            answer = torch.where(tk >= 4, is_gold > 0, w >= 0.99) & (w > 0)
+            key = torch.where(answer, tk, tk + NT).flatten()
+            v = torch.stack(((w > 0).float(), ok.float() * (w > 0), ce.detach() * (w > 0)), -1).flatten(0, 1)
+            s.stats.index_add_(0, key, v)
+            s.aux += torch.cat((losses.detach().flatten(), norm.view(1), loss.detach().view(1), torch.ones(1, device=norm.device)))
+
+    def run(self, batch):
+        self.fill(batch)
+        if not self.s.use_graph:
+            return self.compute()
+        if self.graph is None:
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    self.compute()
+            torch.cuda.current_stream().wait_stream(side)
+            torch.cuda.synchronize()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.compute()
+        self.graph.replay()
+
+
+class Shared:
+    def __init__(self, model, opt, fn, device, use_graph):
+        self.model, self.opt, self.fn, self.device, self.use_graph = model, opt, fn, device, use_graph
+        self.stats = torch.zeros(2 * NT, 3, device=device)
+        self.aux = torch.zeros(4 * len(model.c.full) + 3, device=device)
+        self.task_weight = torch.tensor(TASK_WEIGHT, device=device)
+        self.silence = torch.tensor(model.c.eos, device=device)
+        # 0 copied tokens, 1-3 gold attention of the MLA layers, 4-6 gold index, 7 KL, 8 router bias step
+        self.coef = torch.tensor([1.0, 0.0, 0.5, 0.125, 0.0, 0.5, 0.125, 0.3, 1e-3], device=device)
+
+    def read(self):
+        st, aux = self.stats.cpu().numpy().copy(), self.aux.cpu().numpy().copy()
+        self.stats.zero_()
+        self.aux.zero_()
+        return st, aux / max(1.0, aux[-1])
+
+
+# ------------------------------------------------------------------------------------------------ held-out check
+
+def selection(name):
+    def random_set(I, visible, k):
+        return M.select_topk(torch.rand_like(I), visible, k)
+
+    def recent(I, visible, k):
+        return M.select_topk(torch.arange(I.shape[-1], device=I.device).float().expand_as(I), visible, k)
+
+    return {"index": M.select_topk, "random": random_set, "recent": recent}[name]
+
+
+@torch.no_grad()
+def held_out(model, batch, device, sparse, select="index"):
+    """Share of answers (runs of full-weight or copied tokens) that are right as a whole, by task."""
+    tok, w, gold, doc, _, task = batch
+    model.sparse, model.select = sparse, selection(select)
+    t = torch.from_numpy(tok).long().to(device)
+    d = torch.from_numpy(doc).long().to(device)
+    ok = np.concatenate([(model(t[b:b + 4], d[b:b + 4]).argmax(-1)[:, :-1] == t[b:b + 4, 1:]).cpu().numpy() for b in range(0, len(t), 4)])
+    model.select = M.select_topk
+    out = collections.defaultdict(list)
+    for b in range(len(tok)):
+        i = 1
+        while i < tok.shape[1]:
+            tk = int(task[b, i])
+            a = lambda j: j < tok.shape[1] and doc[b, j] == doc[b, i] and (gold[b, j] >= 0 if tk >= 4 else w[b, j] >= 0.99)
+            if not a(i):
+                i += 1
+                continue
+            j = i
+            while a(j):
+                j += 1
+            if j < tok.shape[1]:
+                out[tk].append(bool(ok[b, i - 1:j - 1].all()))
+            i = j
+    return {TASKS[k]: (round(float(np.mean(v)), 3), len(v)) for k, v in sorted(out.items()) if k in TASKS}
+
+
+# ------------------------------------------------------------------------------------------------ checkpoints
+
+def save(model, out):
+    """BF16 matrices, the rest F32, in pieces under 16 MiB. Replaced by renaming, so a killed run keeps the last one."""
+    from safetensors.torch import save_file
+    t = {n: (p.detach().to(torch.bfloat16) if p.ndim >= 2 and "conv" not in n else p.detach().float()).cpu().contiguous()
+         for n, p in model.named_parameters()}
+    t["bias"] = model.bias.cpu()
+    pieces, size = [{}], 0
+    for n, v in t.items():
+        if size + v.nbytes > 14.5 * 2 ** 20:
+            pieces.append({})
+            size = 0
+        pieces[-1][n] = v
+        size += v.nbytes
+    for i, p in enumerate(pieces):
+        f = os.path.join(out, f"ckpt-{i}.safetensors")
+        save_file(p, f + ".tmp")
+        os.replace(f + ".tmp", f)
+
+
+@torch.no_grad()
+def resume(model, path):
+    from safetensors.torch import load_file
+    t = {}
+    for f in sorted(os.listdir(path)):
+        if f.startswith("ckpt-") and f.endswith(".safetensors"):
+            t.update(load_file(os.path.join(path, f)))
+    for n, p in model.named_parameters():
+        p.copy_(t.pop(n))
+    model.bias.copy_(t.pop("bias"))
+    assert not t
+
+
+# ------------------------------------------------------------------------------------------------ schedule
+
+class Feed:
+    """Worker processes that fill one queue for each kind of step."""
+
+    def __init__(self, docs, corpus, kinds, workers, seed):
+        ctx = mp.get_context("fork")
+        self.kinds = kinds
+        self.queues = [ctx.Queue(12) for _ in kinds]
+        self.active = ctx.Array("d", [0.0] * len(kinds))
+        self.level, self.cut, self.stop = ctx.Value("i", 0), ctx.Value("d", 0.5), ctx.Value("i", 0)
+        self.waited = 0.0
+        self.procs = [ctx.Process(target=worker, daemon=True, args=(i, seed, docs, corpus, kinds, self.queues, self.active, self.level,
+                                                                    self.cut, self.stop)) for i in range(workers)]
+        for p in self.procs:
+            p.start()
+
+    def get(self, i):
+        t = time.time()
+        b = self.queues[i].get()
+        self.waited += time.time() - t
+        return b
+
+    def close(self):
+        self.stop.value = 1
+        for p in self.procs:
+            p.terminate()
+
+
+# (B, T, retrieval rows, sparse)
+KINDS = [(16, 1024, 7, False), (16, 1024, 5, True), (4, 4096, 3, False), (4, 4096, 3, True), (2, 8192, 2, True), (16, 1024, 8, True)]
+WRONG_EXPERTS = 5                       # the kind whose experts are rotated
+
+
+def plan(stage, fr, level):
+    """Shares of the kinds, learning-rate factor, share of documents with the state cut, fade of the gold losses."""
+    top = level >= len(LEVELS) - 1
+    if stage == "P":
+        return [1, 0, 0, 0, 0, 0], 1.0, 0.5, 1.0
+    if stage == "E":
+        return [0, 2, 0, 0, 0, 1], 0.4 * max(0.03, min(1.0, 1.25 * (1 - fr))), 0.1, 0.3
+    if stage == "A":
+        if fr < 0.45 or not top and fr < 0.75:
+            share = [1, 0, 0, 0, 0, 0]
+        else:
+            share = [0, 5, 0, 1, 0, 0]
+        return share, 1.0, 0.5, 1.0
+    share = [0, 5, 0, 1, 0, 0] if fr < 0.25 else [0, 5, 0, 0.5, 0.5, 0]
+    return share, 1.0 if fr < 0.35 else max(0.02, (1 - fr) / 0.65), 0.25 if fr < 0.6 else 0.1, 1.0 if fr < 0.4 else 0.3
+
+
+def train(a, docs, corpus):
+    dev = a.device
+    cfg = M.Config(json.load(open(a.config)))
+    kinds = KINDS if not a.smoke else [(4, 256, 2, False), (4, 256, 2, True), (2, 512, 1, False), (2, 512, 1, True), (1, 1024, 1, True), (4, 256, 2, True)]
+    feed = Feed(docs, corpus, kinds, a.workers, a.seed)
+    torch.manual_seed(a.seed)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+    import warnings
+    warnings.filterwarnings("ignore")
+    model = M.Model(cfg, dt=torch.float32 if dev == "cpu" else torch.bfloat16).to(dev)
+    if a.resume:
+        resume(model, a.resume)
+        feed.level.value = len(LEVELS) - 1
+    print("parameters", round(sum(p.numel() for p in model.parameters()) / 1e6, 2), "M", flush=True)
+    opt = Optimiser(model, a.muon, a.adam, dev)
+    fn = functions(dev == "cuda" and not a.eager)
+    sh = Shared(model, opt, fn, dev, dev == "cuda" and not a.eager)
+    steps = {}
+    rng = np.random.default_rng(a.seed)
+    test = Rows(docs, corpus, np.random.default_rng(77), feed.level, fixed(0.0))
+
+    t0, last, saved, tokens, it, checked = time.time(), time.time(), time.time(), 0, 0, time.time()
+    mark = (t0, 0)
+    total = 60 * a.minutes
+    while True:
+        now = time.time()
+        fr = (now - t0) / total
+        if fr >= 1 or (a.steps and it >= a.steps):
+            break
+        share, lr, cut, fade = plan(a.stage, fr, feed.level.value)
+        for i, v in enumerate(share):
+            feed.active[i] = v
+        feed.cut.value = cut
+        warm = min(1.0, (it + 1) / 100)
+        if it % 10 == 0 or it < 100:
+            opt.set(lr * warm)
+            sh.coef.copy_(torch.tensor([1.0, 0.0, 0.5 * fade, 0.125 * fade, 0.0, 0.5, 0.125, 0.3,
+                                        1e-3 if lr == 1.0 else 0.0]))
+        k = int(rng.choice(len(share), p=np.array(share) / sum(share)))
+        if k not in steps:
+            B, T, _, sparse = kinds[k]
+            steps[k] = Step(T, B, sparse, sh, k == WRONG_EXPERTS)
+            tc = time.time()
+            steps[k].run(feed.get(k))
+            if dev == "cuda":
+                torch.cuda.synchronize()
+            print(f"[{time.time() - t0:.0f}s] kind {kinds[k]} ready after {time.time() - tc:.1f}s", flush=True)
+        else:
+            steps[k].run(feed.get(k))
+        it += 1
+        tokens += kinds[k][0] * kinds[k][1]
+        if it % 25 == 0:
+            st, aux = sh.read()
+            n, c, ce = st.T
+            acc = {TASKS[t]: round(float(c[t] / n[t]), 3) for t in TASKS if n[t] > 0}
+            if n[0] > 0:
+                acc["silent"] = round(float(c[0] / n[0]), 3)
+            gold_n = n[4] + n[5]
+            lv = feed.level.value
+            if gold_n > 100 and min(c[t] / max(1, n[t]) for t in (4, 5)) > 0.75 and lv < len(LEVELS) - 1 and share[0] + share[1] > 0:
+                feed.level.value = lv + 1
+            if time.time() - last > a.every:
+                el = time.time() - mark[0]
+                story = ce[2] / max(1, n[2]) if n[2] else ce[2 + NT] / max(1, n[2 + NT])
+                print(f"[{time.time() - t0:.0f}s] it {it} {tokens / 1e6:.1f}M {(tokens - mark[1]) / el / 1e3:.0f}k tok/s wait {feed.waited:.1f}s lvl {lv} "
+                      f"lr {lr:.2f} loss {aux[-2]:.3f} |g| {aux[-3]:.2f} ans {acc} story {story:.3f} "
+                      f"gold {np.round(aux[:-3].reshape(-1, 4), 2).tolist()}", flush=True)
+                last, mark = time.time(), (time.time(), tokens)
+        if time.time() - checked > a.check and it > 10:
+            checked = time.time()
+            b1 = [np.stack(x) for x in zip(*[test.row(kinds[0][1], "text" if i < 8 else "ret", True) for i in range(16)])]
+            sp = kinds[k][3]
+            line = {"sel": held_out(model, b1, dev, sp)}
+            line["random"] = {t: v for t, v in held_out(model, b1, dev, True, "random").items() if t in ("T4", "T5")}
+            if feed.level.value == len(LEVELS) - 1 and not a.smoke:
+                b2 = [np.stack(x) for x in zip(*[test.row(4096, "ret", True) for i in range(4)])]
+                line["4096"] = held_out(model, b2, dev, True)
+                line["4096 random"] = held_out(model, b2, dev, True, "random")
+                line["4096 recent"] = held_out(model, b2, dev, True, "recent")
+            print(f"[{time.time() - t0:.0f}s] held out {line}", flush=True)
+        if a.out and time.time() - saved > 100:
+            save(model, a.out)
+            saved = time.time()
+    if a.out:
+        save(model, a.out)
+        json.dump({"stage": a.stage, "minutes": (time.time() - t0) / 60, "steps": it, "tokens": tokens, "seed": a.seed},
+                  open(os.path.join(a.out, f"train-{a.stage}.json"), "w"))
+    print(f"done: {it} steps, {tokens / 1e6:.1f} M tokens, {(time.time() - t0) / 60:.2f} minutes, waited {feed.waited:.1f}s", flush=True)
+    if dev == "cuda":
+        print("memory", torch.cuda.max_memory_allocated() >> 20, "MiB", flush=True)
+    feed.close()
+    return model
+
+
+def bench(a, docs, corpus):
+    """Compile and time single kinds (fills the compile cache), with a profile of one step."""
+    cfg = M.Config(json.load(open(a.config)))
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.manual_seed(0)
+    model = M.Model(cfg).to(a.device)
+    opt = Optimiser(model, a.muon, a.adam, a.device)
+    sh = Shared(model, opt, functions(not a.eager), a.device, not a.eager)
+    opt.set(0.0)
+    for k in map(int, a.bench.split(",")):
+        B, T, n_ret, sparse = KINDS[k]
+        rows = Rows(docs, corpus, np.random.default_rng(k), fixed(len(LEVELS) - 1), fixed(0.5))
+        batch = [np.stack(x) for x in zip(*[rows.row(T, "ret" if b < n_ret else "text") for b in range(B)])]
+        t0 = time.time()
+        step = Step(T, B, sparse, sh)
+        step.run(batch)
+        torch.cuda.synchronize()
+        t1 = time.time()
+        for _ in range(10):
+            step.run(batch)
+        torch.cuda.synchronize()
+        dt = (time.time() - t1) / 10
+        print(f"bench {KINDS[k]}: first {t1 - t0:.1f}s, step {dt * 1e3:.1f} ms, {B * T / dt / 1e3:.0f}k tok/s, "
+              f"memory {torch.cuda.max_memory_allocated() >> 20} MiB", flush=True)
+        if a.profile:
+            from torch.profiler import profile, ProfilerActivity
+            with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as pr:
+                step.run(batch)
+                torch.cuda.synchronize()
+            print(pr.key_averages().table(sort_by="self_cuda_time_total", row_limit=28, max_name_column_width=70)[:9000], flush=True)
+
+
+def fixed(v):
+    return types.SimpleNamespace(value=v)
+
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser()
+    p.add_argument("--config", default=os.path.join(HERE, "..", "config.json"))
+    p.add_argument("--stage", default="A")
+    p.add_argument("--minutes", type=float, default=9)
+    p.add_argument("--steps", type=int, default=0)
+    p.add_argument("--out", default="")
+    p.add_argument("--resume", default="")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--muon", type=float, default=0.01)
+    p.add_argument("--adam", type=float, default=2e-3)
+    p.add_argument("--workers", type=int, default=13)
+    p.add_argument("--every", type=float, default=12)
+    p.add_argument("--check", type=float, default=45)
+    p.add_argument("--bench", default="")
+    p.add_argument("--profile", action="store_true")
+    p.add_argument("--eager", action="store_true")
+    p.add_argument("--smoke", action="store_true")
+    p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    a = p.parse_args()
+    (bench if a.bench else train)(a, documents, documents.load())
