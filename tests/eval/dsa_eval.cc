@@ -50,6 +50,17 @@ struct Asker {
   std::shared_ptr<const ChatFormat> format;
 };
 
+Message message_of(const Json& json) {
+  Message message;
+  message.role = json["role"] == "system"      ? Role::system
+                 : json["role"] == "assistant" ? Role::assistant
+                                               : Role::user;
+  MessagePart part;
+  part.text = json["content"].get<std::string>();
+  message.parts.push_back(part);
+  return message;
+}
+
 Result<std::vector<Question>> read_questions(const std::string& path) {
   std::vector<Question> questions;
   std::ifstream in(path);
@@ -57,11 +68,7 @@ Result<std::vector<Question>> read_questions(const std::string& path) {
   for (std::string line; std::getline(in, line);) {
     DSA_ASSIGN(const Json json, parse_json(line, path));
     Question question;
-    for (const Json& message : json["messages"])
-      question.messages.push_back({message["role"] == "system"      ? Role::system
-                                   : message["role"] == "assistant" ? Role::assistant
-                                                                    : Role::user,
-                                   {{MessagePart::Kind::text, message["content"].get<std::string>(), {}}}});
+    for (const Json& message : json["messages"]) question.messages.push_back(message_of(message));
     for (const Json& answer : json["answers"]) question.answers.push_back(answer.get<std::string>());
     questions.push_back(std::move(question));
   }
