@@ -16,6 +16,7 @@
 
 #include "golden/fixture.h"
 #include "text/chat_format.h"
+#include "text/chat_json.h"
 #include "text/tokenizer.h"
 
 namespace dsa::test {
@@ -50,17 +51,6 @@ struct Asker {
   std::shared_ptr<const ChatFormat> format;
 };
 
-Message message_of(const Json& json) {
-  Message message;
-  message.role = json["role"] == "system"      ? Role::system
-                 : json["role"] == "assistant" ? Role::assistant
-                                               : Role::user;
-  MessagePart part;
-  part.text = json["content"].get<std::string>();
-  message.parts.push_back(part);
-  return message;
-}
-
 Result<std::vector<Question>> read_questions(const std::string& path) {
   std::vector<Question> questions;
   std::ifstream in(path);
@@ -68,7 +58,7 @@ Result<std::vector<Question>> read_questions(const std::string& path) {
   for (std::string line; std::getline(in, line);) {
     DSA_ASSIGN(const Json json, parse_json(line, path));
     Question question;
-    for (const Json& message : json["messages"]) question.messages.push_back(message_of(message));
+    DSA_ASSIGN(question.messages, messages_from_json(json["messages"].dump()));
     for (const Json& answer : json["answers"]) question.answers.push_back(answer.get<std::string>());
     questions.push_back(std::move(question));
   }

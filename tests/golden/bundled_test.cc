@@ -7,6 +7,7 @@
 #include "golden/fixture.h"
 #include "support/values.h"
 #include "text/chat_format.h"
+#include "text/chat_json.h"
 
 namespace dsa::test {
 namespace {
@@ -20,21 +21,6 @@ const Json& goldens() {
     return std::move(result).value();
   }());
   return json;
-}
-
-std::vector<Message> messages_of(const Json& golden) {
-  std::vector<Message> messages;
-  for (const Json& m : golden["messages"]) {
-    Message message;
-    message.role = m["role"] == "system"      ? Role::system
-                   : m["role"] == "assistant" ? Role::assistant
-                                              : Role::user;
-    MessagePart part;
-    part.text = m["content"].get<std::string>();
-    message.parts.push_back(part);
-    messages.push_back(message);
-  }
-  return messages;
 }
 
 // Runs the prompt and returns the logits after it.
@@ -68,7 +54,9 @@ TEST_SUITE("golden/bundled") {
     REQUIRE(goldens()["goldens"].size() >= 8);
     for (const Json& golden : goldens()["goldens"]) {
       INFO(golden["name"].get<std::string>());
-      auto prompt = format.value()->render(messages_of(golden), true, false);
+      auto messages = messages_from_json(golden["messages"].dump());
+      REQUIRE(messages.is_ok());
+      auto prompt = format.value()->render(messages.value(), true, false);
       REQUIRE(prompt.is_ok());
       CHECK(prompt.value() == golden["prompt_ids"].get<std::vector<int32_t>>());
     }
