@@ -1194,8 +1194,8 @@ DSA_API dsa_status dsa_run_get_error(const dsa_run *run, dsa_error *out);
 DSA_API dsa_status dsa_run_get_text(const dsa_run *run, int32_t channel, dsa_str *out);
 
 /**
- * Where the time went. decode_ms runs from the first token to the last, compute_ms and sample_ms are this run's steps,
- * consumer_ms is the time inside `on_event`.
+ * Where the time went. decode_ms runs from the first token to the last; compute_ms and sample_ms are this run's steps in
+ * it. Copies, disk and the reader cost a run nothing in this version, so those are 0.
  *
  * @param run  The run.
  * @param out  Receives the numbers.

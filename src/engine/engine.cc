@@ -30,8 +30,8 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
   const size_t most =
       size_t(max_active_ = std::min(parts_.model->max_step_sequences(), parts_.model->max_step_tokens()));
   model_bytes_ = parts_.model->host_bytes();
-  active_.reserve(most);
-  shares_.reserve(most);
+  active_.reserve(2 * most);
+  shares_.reserve(2 * most);
   plan_.sequences.reserve(most);
   single_.sequences.reserve(1);
   plan_runs_.reserve(most);
@@ -210,8 +210,7 @@ Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prom
     const std::lock_guard lock(mutex_);
     if (closing_) return closed_error();
     // Runs that the next step takes up do not wait.
-    const size_t free_places = size_t(max_active_ - num_active_);
-    if (waiting() >= size_t(options_.queue_limit) + free_places)
+    if (waiting() >= size_t(options_.queue_limit) + size_t(free_places(*run)))
       return error(Code::queue_full, waiting(), " runs are waiting, at most ", options_.queue_limit)
           .with_fix(Fix::retry)
           .with_room(waiting() + 1, uint64_t(options_.queue_limit));
@@ -349,10 +348,10 @@ std::shared_ptr<Run> Engine::take_ended(Finish& finish_reason, Status& status, b
 }
 
 std::shared_ptr<Run> Engine::take_admissible(Status& status) {
-  if (num_active_ >= max_active_) return nullptr;
   for (auto& queue : queue_) {
     if (queue.empty()) continue;
     std::shared_ptr<Run> run = queue.front();
+    if (free_places(*run) <= 0) continue;
     Session& session = run->session();
     const int64_t wanted = pages_wanted(*run), left = num_pages_ - used_pages_ + session.pages_;
     if (wanted > left) {
@@ -366,6 +365,7 @@ std::shared_ptr<Run> Engine::take_admissible(Status& status) {
       used_pages_ += wanted - session.pages_;
       session.pages_ = wanted;
       ++num_active_;
+      num_background_ += run->options().priority == Priority::background;
       active_.push_back(run);  // its room was reserved
     }
     queue.pop_front();
@@ -632,6 +632,7 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
     if (const auto at = std::find(active_.begin(), active_.end(), run); at != active_.end()) {
       active_.erase(at);
       --num_active_;
+      num_background_ -= run->options().priority == Priority::background;
     }
     stats_.prompt_tokens += work.prompt_tokens;
     stats_.output_tokens += work.output_tokens;

@@ -133,6 +133,11 @@ class Engine {
   int64_t pages_of(int64_t tokens) const { return (tokens + kPageSize - 1) / kPageSize; }
   int64_t pages_wanted(const Run& run) const;
   bool is_end_token(TokenId token) const;
+  // A background run takes no place from the others.
+  int free_places(const Run& run) const {
+    return max_active_ -
+           (run.options().priority == Priority::background ? num_background_ : num_active_ - num_background_);
+  }
   size_t waiting() const { return queue_[0].size() + queue_[1].size() + queue_[2].size(); }
 
   EngineParts parts_;
@@ -149,8 +154,8 @@ class Engine {
   std::condition_variable work_, freed_;
   std::deque<std::shared_ptr<Run>> queue_[3];  // [priority]
   std::unordered_set<Session*> sessions_;
-  int64_t used_pages_ = 0;  // set aside for sessions
-  int num_active_ = 0;
+  int64_t used_pages_ = 0;                   // set aside for sessions
+  int num_active_ = 0, num_background_ = 0;  // num_background_: those of num_active_ that yield to the others
   bool closing_ = false, stopping_ = false, freed_all_ = false;
   EngineStats stats_;
   double prefill_tokens_per_second_ = 0;

@@ -35,6 +35,9 @@ class Package {
   const ModelConfig& config() const { return *config_; }
   uint64_t weight_bytes() const { return checkpoint_->total_bytes(); }
   uint64_t expert_bytes() const { return expert_bytes_; }
+  const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
+  const Sampling& sampling() const { return sampling_; }
+  bool thinking() const { return thinking_; }
   bool has_chat() const { return format_ != nullptr; }
   uint64_t kv_bytes_per_token() const;
   uint64_t state_bytes() const;  // of a mark
