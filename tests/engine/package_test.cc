@@ -139,7 +139,7 @@ TEST_SUITE("engine/package") {
     CHECK(with("config.json", "{\"architectures\": [") == DSA_ERROR_JSON);
     CHECK(with("config.json", "[1, 2]") < 0);
     CHECK(with("config.json", "{}") < 0);
-    CHECK(with("config.json", std::string(100000, '[')) == DSA_ERROR_JSON);
+    CHECK(with("config.json", std::string(100000, '[')) == DSA_ERROR_LIMIT);
     CHECK(with("config.json", "{\"architectures\": [\"SomethingElse\"]}") == DSA_ERROR_UNSUPPORTED);
     CHECK(with("model.safetensors", "") < 0);
     CHECK(with("model.safetensors", std::string(8, '\xff')) < 0);
