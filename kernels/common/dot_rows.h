@@ -21,6 +21,7 @@ constexpr int kOutTile = 4;
 constexpr int kRowTile = kLanes == 16 ? 6 : 3;  // 24 sums of 32 registers, or 12 of 16
 constexpr int kRowBlock = 72;                   // rows whose sums wait on the stack: 144 KiB with 16 lanes
 constexpr int kOutBlock = 32;
+constexpr int kWidenRows = 128;           // from here on a tile of bf16 weights is widened once
 constexpr int kDepth = 512;               // columns
 constexpr int64_t kItemBytes = 64 << 10;  // weights that a thread takes at a time, few rows
 
@@ -47,6 +48,35 @@ struct PlainWeights {
   }
   int64_t tile_stride(int /*depth*/) const { return row_size; }
 };
+
+// A bf16 matrix for many rows: its tile is widened to f32 once, instead of by every row tile that passes over it.
+struct WidenedWeights {
+  using Element = float;
+  static constexpr bool kUnpacks = true;
+
+  const bf16* data;
+  int64_t row_size;
+
+  const float* tile(int o, int outs, int i, int depth, float* scratch) const {
+    const int whole = depth / kLanes * kLanes;
+    for (int j = 0; j < outs; ++j) {
+      const bf16* from = data + (o + j) * row_size + i;
+      float* to = scratch + j * depth;
+      for (int k = 0; k < whole; k += kLanes) store(load(from + k), to + k);
+      for (int k = whole; k < depth; ++k) to[k] = to_f32(from[k]);
+    }
+    return scratch;
+  }
+  int64_t tile_stride(int depth) const { return depth; }
+};
+
+template <class Weights>
+inline const Weights& for_many_rows(const Weights& weights) {
+  return weights;
+}
+inline WidenedWeights for_many_rows(const PlainWeights<bf16>& weights) {
+  return {weights.data, weights.row_size};
+}
 
 // sums[r][o] += columns [0, depth) of x row r times those of w row o.
 template <int R, int O, class T>
@@ -186,11 +216,17 @@ void dot_item(const DotGroup<Weights>& group, int64_t x_stride, int64_t y_stride
   // Equal blocks of whole tiles rather than full ones and a remainder.
   const int blocks = (rows + kRowBlock - 1) / kRowBlock;
   const int block = ((rows + blocks - 1) / blocks + kRowTile - 1) / kRowTile * kRowTile;
-  for (int o = 0; o < outs; o += kOutBlock)
-    for (int r = 0; r < rows; r += block)
-      many_rows(x + r * x_stride, x_stride, group.weights, in_dim, o_begin + o,
-                outs - o < kOutBlock ? outs - o : kOutBlock, rows - r < block ? rows - r : block,
-                y + r * y_stride, y_stride);
+  const auto blocks_of = [&](const auto& weights) {
+    for (int o = 0; o < outs; o += kOutBlock)
+      for (int r = 0; r < rows; r += block)
+        many_rows(x + r * x_stride, x_stride, weights, in_dim, o_begin + o,
+                  outs - o < kOutBlock ? outs - o : kOutBlock, rows - r < block ? rows - r : block,
+                  y + r * y_stride, y_stride);
+  };
+  if (rows >= kWidenRows)
+    blocks_of(for_many_rows(group.weights));
+  else
+    blocks_of(group.weights);
 }
 
 // All groups: `group(g)` describes group g. An item is a run of outputs, large enough to be worth a thread's

@@ -13,6 +13,46 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Time spent in each operator since the last reset, by wrapping every kernel of the table.
+struct OperatorTimes {
+#define DSA_TIME_MEMBER(name, Args) double name = 0;
+  DSA_FOR_EACH_KERNEL(DSA_TIME_MEMBER)
+#undef DSA_TIME_MEMBER
+};
+OperatorTimes operator_times;
+
+class TimedBackend final : public Backend {
+ public:
+  explicit TimedBackend(Backend& backend) : backend_(backend) {
+#define DSA_TIME_WRAP(name, Args)                                             \
+  table_.name = [](const Args& args, Queue& queue) {                          \
+    operator_times.name += seconds([&] { cpu_kernels().name(args, queue); }); \
+  };
+    DSA_FOR_EACH_KERNEL(DSA_TIME_WRAP)
+#undef DSA_TIME_WRAP
+  }
+  const char* name() const override { return "timed"; }
+  const KernelTable& kernels() const override { return table_; }
+  Queue& queue() override { return backend_.queue(); }
+
+ private:
+  Backend& backend_;
+  KernelTable table_;
+};
+
+// The operators that took at least 1 % of `total`, largest first.
+void print_operators(const char* what, double total) {
+  std::vector<std::pair<double, const char*>> times;
+#define DSA_TIME_LIST(name, Args) times.push_back({operator_times.name, #name});
+  DSA_FOR_EACH_KERNEL(DSA_TIME_LIST)
+#undef DSA_TIME_LIST
+  std::sort(times.rbegin(), times.rend());
+  printf("%s by operator:", what);
+  for (const auto& [time, name] : times)
+    if (time >= 0.01 * total) printf("  %s %.0f %%", name, 100 * time / total);
+  printf("\n");
+}
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -45,11 +85,11 @@ Status run(int threads) {
   std::iota(prompt.begin(), prompt.end(), 100);
   std::vector<double> bandwidths, decodes, prefills;
   for (int round = 0; round < 3; ++round) {  // side by side, so that a slow moment meets all three
-    bandwidths.push_back(read_bandwidth(backend->queue()));
     SequenceState sequence(*pool, 4096);
     DSA_ASSIGN(const double prefill, timed_step(*decoder, *pool, sequence, prompt));
     prefills.push_back(prefill / kPrefill);
     for (int i = 0; i < kDecodeSteps; ++i) {
+      if (i % 4 == 0) bandwidths.push_back(read_bandwidth(backend->queue()));
       DSA_ASSIGN(const double step, timed_step(*decoder, *pool, sequence, {int32_t(200 + i)}));
       decodes.push_back(step);
     }
@@ -61,6 +101,21 @@ Status run(int threads) {
       decode * 1e3, 1 / decode, gigabytes / decode, 100 * gigabytes * 1e9 / decode / bandwidth);
   printf("prefill of %d   %8.2f ms a token, %.2f tokens/s = %.1f times decode\n", kPrefill, prefill * 1e3,
          1 / prefill, decode / prefill);
+
+  // One more round through wrapped kernels: where the time goes.
+  TimedBackend timed(*backend);
+  DSA_ASSIGN(const auto timed_decoder,
+             load_decoder(model.config, model.checkpoint, timed, {.max_step_tokens = kPrefill}, {}));
+  SequenceState sequence(*pool, 4096);
+  DSA_ASSIGN(const double prefill_time, timed_step(*timed_decoder, *pool, sequence, prompt));
+  print_operators("prefill", prefill_time);
+  operator_times = {};
+  double decode_time = 0;
+  for (int i = 0; i < 4; ++i) {
+    DSA_ASSIGN(const double step, timed_step(*timed_decoder, *pool, sequence, {int32_t(300 + i)}));
+    decode_time += step;
+  }
+  print_operators("decode ", decode_time);
   return Status::ok();
 }
 
