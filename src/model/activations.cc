@@ -62,7 +62,6 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   conv_sequences.resize(size_t(sequences));
   kda_sequences.resize(size_t(sequences));
 
-  last = floats({sequences, hidden});
   logits = floats({sequences, c.vocab});
 }
 

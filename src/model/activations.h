@@ -66,7 +66,7 @@ struct Activations {
   std::vector<KdaSequence> kda_sequences;
 
   // Output.
-  Tensor last, logits;  // [sequences, hidden], [sequences, vocab]
+  Tensor logits;  // [sequences, vocab]
 
  private:
   static constexpr int64_t kScoreFloats = int64_t(8) << 20;  // 32 MiB, touched as far as it is used

@@ -90,6 +90,11 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number, AttnResiduals& r
   }
   residuals.add(a.out);
 
+  // Behind the attention of the last layer only the rows whose logits are wanted go on.
+  if (size_t(number) + 1 == weights_->layers.size()) {
+    if (batch_.logit_rows.empty()) return;
+    residuals.keep(batch_.logit_rows);
+  }
   ops::rms_norm(s, residuals.mix(w.mlp_mix, a.x), w.mlp_norm, config_->norm_eps, a.h);  // [tokens, hidden]
   if (w.is_moe)
     moe(s, c, w.moe, a.h, a.out);
@@ -98,17 +103,13 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number, AttnResiduals& r
   residuals.add(a.out);
 }
 
-// Logits of the rows that want them.
+// Logits of the rows that the last layer kept.
 void Decoder::output(Step& s, AttnResiduals& residuals) {
   Activations& a = s.activations();
   const int64_t rows = int64_t(batch_.logit_rows.size());
   if (rows == 0) return;
   ops::rms_norm(s, residuals.mix(weights_->output_mix, a.x), weights_->final_norm, config_->norm_eps, a.h);
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* h = a.h.f32() + int64_t(batch_.logit_rows[size_t(r)]) * a.h.stride[0];
-    std::copy(h, h + config_->hidden, a.last.f32() + r * a.last.stride[0]);
-  }
-  ops::linear(s, a.last.first(rows), weights_->head, a.logits.first(rows));  // [sequences, vocab]
+  ops::linear(s, a.h, weights_->head, a.logits.first(rows));  // [sequences, vocab]
 }
 
 Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig> config,

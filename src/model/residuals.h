@@ -5,6 +5,9 @@
 // place beside it.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "model/activations.h"
 #include "ops/ops.h"
 
@@ -41,6 +44,19 @@ class AttnResiduals {
       std::copy(y.f32(), y.f32() + y.count(), a_.running.f32());
       has_running_ = true;
     }
+  }
+
+  // Goes on with some rows of the step only, ascending: of the last layer nothing else is read any more.
+  void keep(const std::vector<int32_t>& rows) {
+    const auto keep_in = [&](Tensor& source) {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const float* from = source.f32() + rows[i] * source.stride[0];
+        std::copy(from, from + source.dim[1], source.f32() + int64_t(i) * source.stride[0]);
+      }
+    };
+    for (int i = 0; i < num_banks_; ++i) keep_in(a_.banks[size_t(i)]);
+    keep_in(a_.running);
+    a_.set_tokens(int(rows.size()));
   }
 
  private:
