@@ -29,6 +29,8 @@ double seconds(const F& f) {
 // Bytes per second of one pass over 512 MiB, a run of it per item of the queue. The memory is allocated at the first
 // call and kept.
 double read_bandwidth(Queue& queue);
+// The same over memory that is there already, in whole MiB: where memory lies matters to its speed.
+double read_bandwidth(Queue& queue, const void* data, size_t bytes);
 // f32 operations per second of fma on registers alone, two for each; int8 ones where the processor has VNNI, else 0.
 double peak_f32(Queue& queue);
 double peak_int8(Queue& queue);

@@ -87,16 +87,18 @@ double rate(Queue& queue, void (*loop)(int64_t), double operations) {
 
 }  // namespace
 
-double read_bandwidth(Queue& queue) {
-  const char* bytes = memory();
-  std::vector<uint64_t> sums(kBytes / kItemBytes);
+double read_bandwidth(Queue& queue) { return read_bandwidth(queue, memory(), kBytes); }
+
+double read_bandwidth(Queue& queue, const void* data, size_t size) {
+  const char* bytes = static_cast<const char*>(data);
+  std::vector<uint64_t> sums(size / kItemBytes);
   const double time = seconds([&] {
     queue.parallel_for(int64_t(sums.size()),
                        [&](int64_t i) { sums[size_t(i)] = read_plain(bytes + i * kItemBytes); });
   });
   volatile uint64_t keep = 0;
   for (const uint64_t sum : sums) keep = keep + sum;
-  return double(kBytes) / time;
+  return double(sums.size() * kItemBytes) / time;
 }
 
 double peak_f32([[maybe_unused]] Queue& queue) {
