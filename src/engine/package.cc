@@ -76,7 +76,8 @@ Result<std::shared_ptr<const Package>> Package::open(std::shared_ptr<Runtime> ru
   const std::string config_path = join_path(folder, "config.json");
   JsonLimits limits;
   limits.python_numbers = true;
-  DSA_ASSIGN(const Json config, read_json_file(config_path, limits));
+  DSA_ASSIGN(Json config, read_json_file(config_path, limits));
+  const JsonRelease release(config);
   DSA_ASSIGN(package->config_, parse_model_config(config, config_path));
   if (config.is_object()) collect_meta(config, "", 0, package->meta_);
   DSA_ASSIGN(package->checkpoint_, Checkpoint::open(folder));
@@ -124,7 +125,8 @@ Status Package::read_generation_config(const std::string& path) {
   if (!path_exists(path)) return Status::ok();
   JsonLimits limits;
   limits.python_numbers = true;
-  DSA_ASSIGN(const Json json, read_json_file(path, limits));
+  DSA_ASSIGN(Json json, read_json_file(path, limits));
+  const JsonRelease release(json);
   if (!json.is_object()) return error(Code::model, path, ": expected an object");
   const JsonFields fields(json, path);
   DSA_TRY(collect_tokens(fields, "eos_token_id", config_->vocab, end_tokens_));
@@ -151,7 +153,8 @@ Status Package::read_tokenizer_config(const std::string& path) {
   if (!path_exists(path)) return Status::ok();
   JsonLimits limits;
   limits.python_numbers = true;
-  DSA_ASSIGN(const Json json, read_json_file(path, limits));
+  DSA_ASSIGN(Json json, read_json_file(path, limits));
+  const JsonRelease release(json);
   if (!json.is_object()) return error(Code::model, path, ": expected an object");
   const JsonFields fields(json, path);
   DSA_ASSIGN(thinking_, fields.boolean_or("thinking", true));

@@ -132,7 +132,8 @@ struct Index {
 Result<Index> read_index(const std::string& path) {
   JsonLimits limits;
   limits.max_bytes = kMaxIndexBytes;
-  DSA_ASSIGN(const Json json, read_json_file(path, limits));
+  DSA_ASSIGN(Json json, read_json_file(path, limits));
+  const JsonRelease release(json);
   if (!json.is_object()) return error(Code::model, path, ": expected an object");
   const auto found = json.find("weight_map");
   if (found == json.end() || !found->is_object())

@@ -202,6 +202,7 @@ class Builder {
     auto& members = root_.get_ref<Json::object_t&>();
     std::string key = members.back().first;
     status_ = (*member_)(key, *value);
+    { const JsonRelease release(*value); }
     members.clear();
     num_values_ = 0;
     return status_.is_ok();
@@ -222,6 +223,7 @@ class Builder {
   const JsonLimits& limits_;
   const JsonMember* member_;
   Json root_;
+  JsonRelease release_root_{root_};
   std::vector<Json*> open_;  // from the outermost; only the last one grows, so the others stay where they are
   std::string key_;
   std::vector<SpecialNumber> special_numbers_;
@@ -254,6 +256,18 @@ std::string in_quotes(std::string_view name) {
   while (n < name.size() && n > 0 && (uint8_t(name[n]) & 0xC0) == 0x80) --n;  // no half of a character
   for (const char c : name.substr(0, n)) text += uint8_t(c) < 0x20 || c == 0x7F ? '?' : c;
   return text + (n < name.size() ? "...'" : "'");
+}
+
+void JsonRelease::release(Json& json) noexcept {
+  if (json.is_array()) {
+    auto& list = json.get_ref<Json::array_t&>();
+    for (Json& child : list) release(child);  // parse_json limited the depth
+    list.clear();
+  } else if (json.is_object()) {
+    auto& members = json.get_ref<Json::object_t&>();
+    for (auto& member : members) release(member.second);
+    members.clear();
+  }
 }
 
 JsonFields::JsonFields(const Json& object, std::string where) : object_(&object), where_(std::move(where)) {}

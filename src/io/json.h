@@ -37,6 +37,21 @@ Status for_each_member(std::string_view text, const std::string& what, const Jso
 // A name out of a hostile file, quoted for a message: shortened, unprintable bytes replaced.
 std::string in_quotes(std::string_view name);
 
+// Empties a tree from its leaves, when the scope ends. The destructor of a filled tree allocates (nlohmann-json 3.11
+// flattens it first) and must not throw, so without memory it would end the process. Every parsed tree needs one.
+class JsonRelease {
+ public:
+  explicit JsonRelease(Json& json) : json_(json) {}
+  ~JsonRelease() { release(json_); }
+  JsonRelease(const JsonRelease&) = delete;
+  JsonRelease& operator=(const JsonRelease&) = delete;
+
+ private:
+  static void release(Json& json) noexcept;
+
+  Json& json_;
+};
+
 // Typed access to one object, with errors (Code::model) that name file and key:
 // fields.integer("hidden_size", 1, 1 << 20).
 class JsonFields {

@@ -70,7 +70,8 @@ Result<Message> message_of(const std::string& path, const Json& value) {
 }  // namespace
 
 Result<std::vector<Message>> messages_from_json(std::string_view text) {
-  DSA_ASSIGN(const Json json, parse_json(text, "chat JSON"));
+  DSA_ASSIGN(Json json, parse_json(text, "chat JSON"));
+  const JsonRelease release(json);
   const Json* list = &json;
   if (json.is_object()) {
     // What else a request may hold; sampling settings and the like do not change the prompt.

@@ -120,7 +120,10 @@ TEST_SUITE("engine/failure") {
       if (note(dsa_session_create(host.model, nullptr, &session)) == DSA_OK) {
         note(dsa_session_ask(session, "a question", DSA_NTS, nullptr, nullptr));
         if (note(dsa_prompt_create(host.runtime, &prompt)) == DSA_OK) {
-          // Not dsa_prompt_add_json: destructors of nlohmann-json 3.11 allocate, and nothing can catch what they throw.
+          const char* chat =
+              "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a text of some "
+              "length\"}]}]";
+          note(dsa_prompt_add_json(prompt, chat, DSA_NTS));
           if (note(dsa_prompt_message(prompt, DSA_ROLE_USER)) == DSA_OK)
             note(dsa_prompt_text(prompt, "a text that does not fit into a small string", DSA_NTS));
           note(dsa_prompt_measure(prompt, host.model, session, DSA_FEED_APPEND, &cost));
