@@ -95,9 +95,8 @@ std::string detail_of(const std::exception& exception) {
   return detail;
 }
 
-// Builds values while it checks depth, number of values and duplicate keys. Appends only, as ordered_json
-// would look for each new key among all earlier ones. With `member`, the members of the outermost object are
-// handed over one by one.
+// Builds values while it checks depth, number of values and duplicate keys. With `member`, the members of the outermost
+// object are handed over one by one.
 class Builder {
  public:
   Builder(const std::string& what, const JsonLimits& limits, const JsonMember* member)
@@ -132,7 +131,7 @@ class Builder {
   bool start_object(size_t) { return open(Json::object()); }
   bool start_array(size_t) { return open(Json::array()); }
   bool end_array() { return close(); }
-  bool end_object() { return has_distinct_keys(*open_.back()) && close(); }
+  bool end_object() { return close(); }
   bool key(std::string& key) {
     key_ = std::move(key);
     return true;
@@ -194,29 +193,20 @@ class Builder {
       return &list.emplace_back(std::move(value));
     }
     auto& object = open_.back()->get_ref<Json::object_t&>();
-    return &object.emplace_back(std::move(key_), std::move(value)).second;
+    const auto [member, is_new] = object.try_emplace(key_, std::move(value));
+    if (!is_new) refuse(Code::json, concat("the key ", in_quotes(key_), " comes twice in one object"));
+    return is_new ? &member->second : nullptr;
   }
 
   bool complete(Json* value) {
     if (!member_ || open_.size() != 1) return true;
     auto& members = root_.get_ref<Json::object_t&>();
-    std::string key = members.back().first;
+    std::string key = members.begin()->first;  // the only one
     status_ = (*member_)(key, *value);
     { const JsonRelease release(*value); }
     members.clear();
     num_values_ = 0;
     return status_.is_ok();
-  }
-
-  bool has_distinct_keys(const Json& json) {
-    const auto& object = json.get_ref<const Json::object_t&>();
-    std::vector<std::string_view> keys;
-    keys.reserve(object.size());
-    for (const auto& member : object) keys.push_back(member.first);
-    std::sort(keys.begin(), keys.end());
-    const auto twin = std::adjacent_find(keys.begin(), keys.end());
-    return twin == keys.end() || refuse(Code::json, concat("the key ", in_quotes(*twin),
-                                                           " comes twice in the object that ends here"));
   }
 
   const std::string& what_;

@@ -11,7 +11,7 @@
 
 namespace dsa {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 struct JsonLimits {
   size_t max_bytes = size_t(64) << 20;

@@ -156,6 +156,31 @@ TEST_SUITE("engine/failure") {
     CHECK(stats.kv_bytes == 0);
   }
 
+  TEST_CASE("opening and loading a package while the n-th allocation fails: a typed error and no handle") {
+    const char* folder = DSA_SOURCE_DIR "/tests/golden/kimi_k31/model-mxfp4";
+    dsa_runtime* runtime = nullptr;
+    REQUIRE(dsa_runtime_create(nullptr, &runtime) == DSA_OK);
+    bool happened = true;
+    int failures = 0;
+    for (int64_t n = 0; happened;
+         n += 1 + n / 12) {  // every point at first, then ever fewer of the thousands
+      dsa_model* model = nullptr;
+      dsa_status status;
+      {
+        FailNth fail(n);
+        status = dsa_model_load_path(runtime, folder, nullptr, nullptr, &model);
+        happened = fail.happened();
+      }
+      INFO("allocation ", n);
+      CHECK((status == DSA_OK || status == DSA_ERROR_OUT_OF_MEMORY));
+      CHECK((status == DSA_OK) == (model != nullptr));
+      failures += status != DSA_OK;
+      dsa_model_release(model);
+    }
+    CHECK(failures > 40);
+    dsa_runtime_release(runtime);
+  }
+
   TEST_CASE("creating a runtime and an engine without memory") {
     bool happened = true;
     int64_t n = 0;
