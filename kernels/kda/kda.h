@@ -7,10 +7,10 @@
 //   o  = S^T q
 //
 // kda_step   one token a sequence: the recurrence itself.
-// kda_chunk  many tokens: chunks of up to 64 in the form of specs, section "chunked", with every exponent that
-//            reaches exp at most 0, or bounded inside a sub-block of 16 tokens.
-// f32 state and sums; g in [-5.0625, 0] (16 * 5.0625 = 81 < 88.7 = log of the largest f32). The result does not depend on how a sequence is cut into
-// steps beyond rounding.
+// kda_chunk  many tokens: within a chunk, at most 64 tokens, the updates become a triangular system and products of small
+//            matrices. Every exponent that reaches exp is at most 0, or bounded inside a run of 16 tokens.
+// f32 state and sums; g in [-5.0625, 0] (16 * 5.0625 = 81 < 88.7 = log of the largest f32). The result does not depend on
+// how a sequence is cut into steps beyond rounding.
 #pragma once
 
 #include "kernels/common/kernel.h"
