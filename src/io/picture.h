@@ -34,8 +34,9 @@ struct Pixels {
 // half.
 //
 // The structure of a file is checked, and its size against the limits, before anything is allocated for its pixels.
-// Decoding then takes at most 32 bytes for each pixel, sides counted 31 longer, plus 4 times the encoded bytes and
-// 1 MiB.
+// Decoding then takes at most 32 bytes for each pixel (of a JPEG whose sides are 31 longer), 4 times the encoded bytes
+// and 1 MiB. libwebp goes beyond that with lossless files made to do so: by 13 KB for every 20 bits of code tables, at
+// most 0.9 GB.
 //
 // A file that ends early is an error, and so is one with damaged data as far as its format tells: a JPEG needs its end
 // marker, a PNG its IEND and right checksums, a GIF every pixel of the first frame, a BMP all rows, a WebP the length in
