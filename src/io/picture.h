@@ -13,8 +13,8 @@ namespace dsa {
 
 struct PictureLimits {
   uint64_t max_encoded_bytes = uint64_t(64) << 20;
-  uint64_t max_pixels = 100'000'000;
-  int max_side = 0;               // 0: no limit
+  uint64_t max_pixels = 100'000'000;  // and never more than 2^29
+  int max_side = 0;                   // 0: no limit
   bool refuse_too_large = false;  // a side beyond max_side: an error; otherwise the picture is shrunk to it
 };
 
@@ -48,7 +48,7 @@ struct Pixels {
 //
 // Failures: unsupported (another format, which is named, or a variant that we do not decode), image (empty, damaged,
 // cut off; with the byte position), limit (with room: pixels, bytes or the longer side), out_of_memory; from_file also
-// those of MappedFile.
+// those of read_file.
 class Picture {
  public:
   static Result<Picture> decode(std::span<const uint8_t> encoded, const PictureLimits& limits = {});

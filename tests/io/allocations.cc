@@ -9,17 +9,6 @@ namespace {
 thread_local bool t_counting = false;
 thread_local int64_t t_count, t_failing, t_bytes, t_peak;
 
-bool fails() { return t_counting && t_count++ == t_failing; }
-
-void* taken(void* memory) {
-  if (t_counting && memory) t_peak = std::max(t_peak, t_bytes += int64_t(malloc_usable_size(memory)));
-  return memory;
-}
-
-void given(void* memory) {
-  if (t_counting && memory) t_bytes -= int64_t(malloc_usable_size(memory));
-}
-
 }  // namespace
 
 namespace dsa::test {
@@ -36,7 +25,22 @@ int64_t Allocations::count() const { return t_count; }
 }  // namespace dsa::test
 
 #if DSA_COUNTS_ALLOCATIONS
-// The C library calls these instead of its own, in libraries too.
+namespace {
+
+bool fails() { return t_counting && t_count++ == t_failing; }
+
+void* taken(void* memory) {
+  if (t_counting && memory) t_peak = std::max(t_peak, t_bytes += int64_t(malloc_usable_size(memory)));
+  return memory;
+}
+
+void given(void* memory) {
+  if (t_counting && memory) t_bytes -= int64_t(malloc_usable_size(memory));
+}
+
+}  // namespace
+
+// The program and its libraries call these instead of those of the C library.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t n, size_t bytes);

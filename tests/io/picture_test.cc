@@ -412,6 +412,42 @@ TEST_SUITE("io/picture") {
     CHECK(code_of(many + literal("\xff\xd9")) == Code::limit);
   }
 
+  TEST_CASE("IMG-07: what needs most memory stays within what is stated") {
+    // A PNG of 16 bits and four channels, interlaced: each pass has rows of a filter byte and random samples.
+    constexpr size_t kWidth = 500, kHeight = 300;
+    std::mt19937 random(16);
+    Bytes rows;
+    for (const auto& [x0, y0, dx, dy] : {std::array<size_t, 4>{0, 0, 8, 8},
+                                         {4, 0, 8, 8},
+                                         {0, 4, 4, 8},
+                                         {2, 0, 4, 4},
+                                         {0, 2, 2, 4},
+                                         {1, 0, 2, 2},
+                                         {0, 1, 1, 2}})
+      for (size_t y = y0; y < kHeight; y += dy) {
+        rows.push_back(0);
+        for (size_t x = x0; x < kWidth; x += dx)
+          for (int i = 0; i < 8; ++i) rows.push_back(uint8_t(random()));
+      }
+    Bytes zlib = {0x78, 0x01};
+    for (size_t at = 0; at < rows.size(); at += 65535) {  // stored blocks
+      const size_t n = std::min<size_t>(65535, rows.size() - at);
+      zlib = std::move(zlib) + Bytes{uint8_t(at + n == rows.size())} + little_endian(n, 2) +
+             little_endian(~n, 2) + Bytes(rows.begin() + ptrdiff_t(at), rows.begin() + ptrdiff_t(at + n));
+    }
+    const Bytes header =
+        literal("\x89PNG\r\n\x1a\n") +
+        png_chunk("IHDR", big_endian(kWidth, 4) + big_endian(kHeight, 4) + Bytes{16, 6, 0, 0, 1});
+    const Bytes png = header + png_chunk("IDAT", zlib) + png_chunk("IEND", {});
+    const test::Allocations allocations;
+    const Result<Picture> picture = Picture::decode(png);
+    const size_t peak = allocations.peak_bytes();
+    REQUIRE(picture.is_ok());
+    CHECK(picture.value().channels() == 4);
+    CHECK(picture.value().pixels()[0] == rows[1]);  // the upper half of the first sample
+    CHECK(peak <= 32 * kWidth * kHeight + 4 * png.size() + (size_t(1) << 20));
+  }
+
   TEST_CASE("IMG-13: malformed orientation data means upright") {
     const Bytes jpeg = test::picture_file("gray.jpg"), png = test::picture_file("rgb.png");
     const std::string jpeg_id = Picture::decode(jpeg).value().id(),
