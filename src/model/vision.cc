@@ -12,8 +12,10 @@
 namespace dsa {
 namespace {
 
-constexpr int64_t kSlice = 512;   // patches that one advance() takes through a part of a block
-constexpr double kTheta = 10000;  // of the rotary embedding
+constexpr int64_t kSlice = 512;  // patches that one advance() takes through a part of a block
+constexpr int64_t kFewest = 96;  // and those of a picture so large that attention would take too long
+constexpr int64_t kScores = int64_t(4) << 20;  // of a head, that one advance() may compute
+constexpr double kTheta = 10000;               // of the rotary embedding
 constexpr size_t kAlignment = 64;
 
 // Hands out one piece of memory after the other; without memory it only counts.
@@ -73,6 +75,12 @@ struct VisionActivations {
   }
 };
 
+uint64_t activation_bytes(const ModelConfig& config, std::span<const PictureShape> shapes) {
+  Room room(nullptr);
+  const VisionActivations counted(config, shapes, room);
+  return room.used();
+}
+
 struct Free {
   void operator()(void* p) const { std::free(p); }
 };
@@ -94,6 +102,7 @@ class TowerPass final : public VisionPass {
     for (const PictureShape& shape : shapes) {
       grids_.push_back({patches_, shape.rows, shape.columns});
       patches_ += shape.patches();
+      attend_slice_ = std::clamp(kScores / shape.patches(), kFewest, attend_slice_);
     }
     runs_.reserve(grids_.size());
     fill_places();
@@ -102,7 +111,9 @@ class TowerPass final : public VisionPass {
 
   Result<bool> advance() override {
     if (stage_ == Stage::done) return true;
-    const int64_t slice = stage_ == Stage::merge ? a_.merged.dim[0] : kSlice;
+    const int64_t slice = stage_ == Stage::merge    ? a_.merged.dim[0]
+                          : stage_ == Stage::attend ? attend_slice_
+                                                    : kSlice;
     const int64_t rows = stage_ == Stage::merge ? a_.features.dim[0] : patches_;
     const int64_t n = std::min(slice, rows - first_);
     switch (stage_) {
@@ -237,6 +248,7 @@ class TowerPass final : public VisionPass {
   Room room_;
   VisionActivations a_;
   int64_t patches_ = 0;
+  int64_t attend_slice_ = kSlice;
 
   Stage stage_ = Stage::embed;
   size_t layer_ = 0;
@@ -258,7 +270,8 @@ Result<std::unique_ptr<VisionPass>> VisionTower::begin(std::span<const Picture* 
                    INT32_MAX)
           .with_fix(Fix::shorten);
     bytes = pass_bytes(shapes);
-    std::unique_ptr<char, Free> memory(static_cast<char*>(std::aligned_alloc(kAlignment, bytes)));
+    std::unique_ptr<char, Free> memory(
+        static_cast<char*>(std::aligned_alloc(kAlignment, activation_bytes(config_, shapes))));
     if (memory == nullptr) throw std::bad_alloc();
     std::vector<Canvas> canvases;
     for (const Picture* picture : pictures) {
@@ -276,9 +289,10 @@ Result<std::unique_ptr<VisionPass>> VisionTower::begin(std::span<const Picture* 
 }
 
 uint64_t VisionTower::pass_bytes(std::span<const PictureShape> shapes) const {
-  Room room(nullptr);
-  const VisionActivations counted(config_, shapes, room);
-  return room.used();
+  uint64_t bytes = activation_bytes(config_, shapes);
+  for (const PictureShape& shape : shapes)
+    bytes += uint64_t(shape.patches()) * uint64_t(config_.vision.patch_values());
+  return bytes;
 }
 
 }  // namespace dsa
