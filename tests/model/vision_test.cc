@@ -2,13 +2,29 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <climits>
 #include <cmath>
+#include <cstdlib>
+#include <new>
 
 #include "golden/vision_fixture.h"
 #include "model/families/families.h"
 #include "model/vision_reference.h"
 #include "support/pictures.h"
+
+namespace {
+std::atomic<int64_t> allocations{0}, failing{-1};
+}  // namespace
+
+// Out of line, or GCC sees malloc and free and finds that they do not match new and delete.
+[[gnu::noinline]] void* operator new(size_t size) {
+  void* p = allocations++ == failing ? nullptr : std::malloc(size ? size : 1);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace dsa::test {
 namespace {
@@ -147,6 +163,32 @@ TEST_SUITE("model/vision") {
     CHECK(pass.status().code() == Code::out_of_memory);
     CHECK(pass.status().info().needed == tower.vision->pass_bytes(shapes));
     CHECK(tower.vision->begin({}).status().code() == Code::argument);
+  }
+
+  TEST_CASE("the n-th allocation of begin fails, for each n: a typed error; advance allocates nothing") {
+    Tower tower;
+    const Picture a = wavy_picture(300, 200), b = wavy_picture(4000, 30, 2);
+    const Picture* pictures[] = {&a, &b};
+    const Values expected = tower.features({&a, &b});
+    int64_t n = 0;
+    for (bool begun = false; !begun; ++n) {
+      allocations = 0;
+      failing = n;
+      auto pass = tower.vision->begin(pictures);
+      failing = -1;
+      begun = pass.is_ok();
+      if (!begun) {
+        REQUIRE(pass.status().code() == Code::out_of_memory);
+        continue;
+      }
+      const int64_t before = allocations;
+      while (!pass.value()->advance().value()) {
+      }
+      CHECK(allocations == before);
+      const Tensor f = pass.value()->features();
+      CHECK(same_bits(Values(f.f32(), f.f32() + f.count()), expected));
+    }
+    CHECK(n > 5);
   }
 
   TEST_CASE("memory grows with the patches, not with their square") {
