@@ -12,8 +12,10 @@
 namespace dsa {
 namespace {
 
-constexpr int64_t kSlice = 512;   // patches that one advance() takes through a part of a block
-constexpr double kTheta = 10000;  // of the rotary embedding
+constexpr int64_t kSlice = 512;  // patches that one advance() takes through a part of a block
+constexpr int64_t kFewest = 96;  // and those of a picture so large that attention would take too long
+constexpr int64_t kScores = int64_t(4) << 20;  // of a head, that one advance() may compute
+constexpr double kTheta = 10000;               // of the rotary embedding
 constexpr size_t kAlignment = 64;
 
 // Hands out one piece of memory after the other; without memory it only counts.
@@ -46,7 +48,6 @@ struct VisionActivations {
   Tensor mlp;            // [slice, mlp_dim]
   Tensor corners;        // [patches]  i32: the patches of each token, one after the other
   Tensor merged, proj;   // [slice / merge^2, merged]
-  Tensor features;       // [tokens, hidden of the text]
 
   VisionActivations(const ModelConfig& c, std::span<const PictureShape> shapes, Room& room) {
     const VisionConfig& v = c.vision;
@@ -69,32 +70,55 @@ struct VisionActivations {
     corners = room.integers({n});
     merged = room.floats({slice_tokens, v.merged()});
     proj = room.floats({slice_tokens, v.merged()});
-    features = room.floats({tokens, c.hidden});
   }
 };
+
+uint64_t activation_bytes(const ModelConfig& config, std::span<const PictureShape> shapes) {
+  Room room(nullptr);
+  const VisionActivations counted(config, shapes, room);
+  return room.used();
+}
+
+uint64_t feature_bytes(const ModelConfig& config, std::span<const PictureShape> shapes) {
+  uint64_t tokens = 0;
+  for (const PictureShape& shape : shapes) tokens += uint64_t(shape.tokens);
+  return tokens * uint64_t(config.hidden) * sizeof(float);
+}
 
 struct Free {
   void operator()(void* p) const { std::free(p); }
 };
+using Memory = std::unique_ptr<char, Free>;
+
+Memory allocate(size_t bytes) {
+  Memory memory(
+      static_cast<char*>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
 
 }  // namespace
 
 class TowerPass final : public VisionPass {
  public:
-  TowerPass(const VisionTower& tower, std::vector<Canvas> canvases, std::span<const PictureShape> shapes,
-            std::unique_ptr<char, Free> memory)
+  TowerPass(const VisionTower& tower, std::vector<Canvas> canvases, std::span<const PictureShape> shapes)
       : tower_(tower),
         v_(tower.config_.vision),
         w_(tower.weights_),
         step_(tower.backend_),
         canvases_(std::move(canvases)),
-        memory_(std::move(memory)),
+        memory_(allocate(activation_bytes(tower.config_, shapes))),
         room_(memory_.get()),
-        a_(tower.config_, shapes, room_) {
+        a_(tower.config_, shapes, room_),
+        feature_memory_(allocate(feature_bytes(tower.config_, shapes))) {
+    int64_t tokens = 0;
     for (const PictureShape& shape : shapes) {
       grids_.push_back({patches_, shape.rows, shape.columns});
       patches_ += shape.patches();
+      tokens += shape.tokens;
+      attend_slice_ = std::clamp(kScores / shape.patches(), kFewest, attend_slice_);
     }
+    features_ = Tensor(feature_memory_.get(), DType::f32, {tokens, tower.config_.hidden});
     runs_.reserve(grids_.size());
     fill_places();
     fill_rope_2d_turns(a_.turns.f32(), int(a_.turns.dim[0]), v_.head_dim, kTheta);
@@ -102,8 +126,10 @@ class TowerPass final : public VisionPass {
 
   Result<bool> advance() override {
     if (stage_ == Stage::done) return true;
-    const int64_t slice = stage_ == Stage::merge ? a_.merged.dim[0] : kSlice;
-    const int64_t rows = stage_ == Stage::merge ? a_.features.dim[0] : patches_;
+    const int64_t slice = stage_ == Stage::merge    ? a_.merged.dim[0]
+                          : stage_ == Stage::attend ? attend_slice_
+                                                    : kSlice;
+    const int64_t rows = stage_ == Stage::merge ? features_.dim[0] : patches_;
     const int64_t n = std::min(slice, rows - first_);
     switch (stage_) {
       case Stage::embed: embed(first_, n); break;
@@ -117,7 +143,7 @@ class TowerPass final : public VisionPass {
     return stage_ == Stage::done;
   }
 
-  Tensor features() const override { return a_.features; }
+  Tensor features() const override { return features_; }
 
  private:
   // Keys and values of every patch come before the attention of the first.
@@ -139,7 +165,7 @@ class TowerPass final : public VisionPass {
         ops::rms_norm(step_, a_.x, w_.final_norm, v_.norm_eps, a_.x);  // [patches, hidden]
         observe("tower");
         break;
-      default: stage_ = Stage::done;
+      default: memory_.reset(); stage_ = Stage::done;
     }
   }
 
@@ -182,7 +208,7 @@ class TowerPass final : public VisionPass {
   // Tokens [first, first + n): their patches side by side, then the projector.
   void merge(int64_t first, int64_t n) {
     const int64_t patches = v_.merge * v_.merge;
-    const Tensor merged = a_.merged.first(n), proj = a_.proj.first(n), features = a_.features.slice(first, n);
+    const Tensor merged = a_.merged.first(n), proj = a_.proj.first(n), features = features_.slice(first, n);
     ops::gather_rows(step_, a_.x, a_.corners.slice(first * patches, n * patches),
                      merged.reshape({n * patches, v_.hidden}));  // [tokens, merged]
     ops::linear(step_, merged, w_.proj0, proj);                  // [tokens, merged]
@@ -233,10 +259,13 @@ class TowerPass final : public VisionPass {
   std::vector<Canvas> canvases_;  // until the patches are embedded
   std::vector<Grid> grids_;
   std::vector<VisionAttentionRun> runs_;
-  std::unique_ptr<char, Free> memory_;
+  Memory memory_;  // of the activations, until the features are ready
   Room room_;
   VisionActivations a_;
+  Memory feature_memory_;
+  Tensor features_;  // [tokens, hidden of the text]
   int64_t patches_ = 0;
+  int64_t attend_slice_ = kSlice;
 
   Stage stage_ = Stage::embed;
   size_t layer_ = 0;
@@ -258,15 +287,12 @@ Result<std::unique_ptr<VisionPass>> VisionTower::begin(std::span<const Picture* 
                    INT32_MAX)
           .with_fix(Fix::shorten);
     bytes = pass_bytes(shapes);
-    std::unique_ptr<char, Free> memory(static_cast<char*>(std::aligned_alloc(kAlignment, bytes)));
-    if (memory == nullptr) throw std::bad_alloc();
     std::vector<Canvas> canvases;
     for (const Picture* picture : pictures) {
       DSA_ASSIGN(Canvas canvas, picture_canvas(config_.vision, *picture));
       canvases.push_back(std::move(canvas));
     }
-    return std::unique_ptr<VisionPass>(
-        std::make_unique<TowerPass>(*this, std::move(canvases), shapes, std::move(memory)));
+    return std::unique_ptr<VisionPass>(std::make_unique<TowerPass>(*this, std::move(canvases), shapes));
   } catch (const std::bad_alloc&) {
     return error(Code::out_of_memory, "no memory for a pass over ", pictures.size(), " pictures, ", bytes,
                  " bytes")
@@ -276,9 +302,10 @@ Result<std::unique_ptr<VisionPass>> VisionTower::begin(std::span<const Picture* 
 }
 
 uint64_t VisionTower::pass_bytes(std::span<const PictureShape> shapes) const {
-  Room room(nullptr);
-  const VisionActivations counted(config_, shapes, room);
-  return room.used();
+  uint64_t bytes = activation_bytes(config_, shapes) + feature_bytes(config_, shapes);
+  for (const PictureShape& shape : shapes)
+    bytes += uint64_t(shape.patches()) * uint64_t(config_.vision.patch_values());
+  return bytes;
 }
 
 }  // namespace dsa

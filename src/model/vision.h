@@ -36,7 +36,8 @@ class VisionModel {
   // Resizes the pictures, which are not looked at afterwards, and takes all memory of the pass: out_of_memory if there
   // is none. Pictures of different sizes may share a pass. The model outlives it.
   virtual Result<std::unique_ptr<VisionPass>> begin(std::span<const Picture* const> pictures) = 0;
-  // Host memory that a pass over pictures of these shapes holds.
+  // Host memory that a pass over pictures of these shapes takes. A resize takes some more for its time; once the
+  // features are ready only they remain.
   virtual uint64_t pass_bytes(std::span<const PictureShape> shapes) const = 0;
 };
 

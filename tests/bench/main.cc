@@ -18,6 +18,7 @@ constexpr Command kCommands[] = {
     {"kernels", dsa::bench::kernels_bench,
      "the large operators, beside memory bandwidth and peak arithmetic"},
     {"model", dsa::bench::model_bench, "decode and prefill of a synthetic model"},
+    {"vision", dsa::bench::vision_bench, "pictures through a few blocks of K3's vision tower"},
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // Prints PASS|FAIL family max_rel=.. top1=n/n tokens=n/n selected=equal|different|none. max_rel is the
 // largest difference of a logit over the largest logit. The exact route must stay within 1e-3 with every
-// token and selected position equal.
+// token and selected position equal; a fixture with pictures also has vision=.., the same measure over the patches and
+// the outputs of the tower, with the same limit, and canvas=.., the largest difference of a resized pixel, at most 1.
 //
 // The fast route rounds activations to int8. In a random model that now and then tips a router or a
 // selection, and the row's logits then differ as a whole; between such rows the rounding is small. So it must
@@ -14,11 +15,13 @@
 #include <vector>
 
 #include "golden/fixture.h"
+#include "golden/vision_fixture.h"
 
 namespace dsa::test {
 namespace {
 
 constexpr double kExactTolerance = 1e-3;
+constexpr int kCanvasTolerance = 1;  // rounding of the resize, and of half transparent pixels
 constexpr double kFastMedianTolerance = 0.05;
 constexpr double kFastClearShare = 0.9;
 
@@ -32,9 +35,15 @@ struct Report {
   double error = 0, magnitude = 0;
   int top1 = 0, top1_of = 0, tokens = 0, tokens_of = 0;
   bool has_sets = false, sets_equal = true;
+  bool has_vision = false;
+  VisionReport vision;
   std::vector<Row> rows;
 
   double max_rel() const { return magnitude > 0 ? error / magnitude : error; }
+
+  bool passes_vision() const {
+    return vision.max_rel() <= kExactTolerance && vision.canvas <= kCanvasTolerance;
+  }
 
   bool passes_exact() const {
     return max_rel() <= kExactTolerance && top1 == top1_of && tokens == tokens_of && sets_equal;
@@ -95,17 +104,27 @@ Result<Report> run(const std::string& folder, const std::string& weights, Mxfp4R
   Report report;
   report.family = expected.family;
 
+  // Features of a picture stand in for the media tokens of the prompt.
+  std::unique_ptr<VisionPass> pass;
+  std::vector<PlacedRows> placed;
+  if (model.decoder->vision() != nullptr) {
+    report.has_vision = true;
+    DSA_ASSIGN(report.vision, compare_vision(model, folder, pass));
+    DSA_ASSIGN(const PlacedRows rows, place_features(join_path(folder, weights), *pass, expected.input_ids));
+    placed.push_back(rows);
+  }
+
   // The prompt up to its last positions in chunks, those one by one so that each gives logits.
   SequenceState sequence(*model.pool, prompt + int(expected.decode_tokens.size()));
   const int32_t* ids = expected.input_ids.data();
   for (int begin = 0; begin < prompt - last;) {
     const int count = std::min(prompt - last - begin, model.decoder->max_step_tokens());
-    DSA_ASSIGN(const auto unused, append(model, sequence, ids + begin, count));
+    DSA_ASSIGN(const auto unused, append(model, sequence, ids + begin, count, placed));
     begin += count;
   }
   std::vector<float> logits;
   for (int i = 0; i < last; ++i) {
-    DSA_ASSIGN(logits, append(model, sequence, ids + (prompt - last) + i, 1));
+    DSA_ASSIGN(logits, append(model, sequence, ids + (prompt - last) + i, 1, placed));
     ++report.top1_of;
     report.top1 +=
         compare_row(logits, expected.logits_last.data() + size_t(i) * size_t(vocab), vocab, report);
@@ -151,12 +170,17 @@ int main(int argc, char** argv) {
     return 1;
   }
   const Report& r = result.value();
-  const bool pass = exact ? r.passes_exact() : r.passes_fast();
-  printf("%s %s max_rel=%.2e top1=%d/%d tokens=%d/%d selected=%s\n", pass ? "PASS" : "FAIL", r.family.c_str(),
+  const bool pass = (exact ? r.passes_exact() : r.passes_fast()) && r.passes_vision();
+  printf("%s %s max_rel=%.2e top1=%d/%d tokens=%d/%d selected=%s", pass ? "PASS" : "FAIL", r.family.c_str(),
          r.max_rel(), r.top1, r.top1_of, r.tokens, r.tokens_of,
          !r.has_sets    ? "none"
          : r.sets_equal ? "equal"
                         : "different");
+  if (r.has_vision)
+    printf(" vision=%.2e (patches %.1e, embedded %.1e, tower %.1e, features %.1e) canvas=%d",
+           r.vision.max_rel(), r.vision.patches, r.vision.embedded, r.vision.tower, r.vision.features,
+           r.vision.canvas);
+  printf("\n");
   return pass ? 0 : 1;
 }
 

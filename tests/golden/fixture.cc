@@ -74,18 +74,18 @@ Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& op
   LoadedModel model;
   const std::string config_path = join_path(folder, "config.json");
   DSA_ASSIGN(const Json json, read_json_file(config_path, {.python_numbers = true}));
-  DSA_ASSIGN(auto config, parse_model_config(json, config_path, folder));
+  DSA_ASSIGN(model.config, parse_model_config(json, config_path, folder));
   DSA_ASSIGN(auto checkpoint, Checkpoint::open(folder));
   DSA_ASSIGN(model.backend, create_cpu_backend(threads));
-  DSA_ASSIGN(model.decoder, load_decoder(config, checkpoint, *model.backend, options, {}));
+  DSA_ASSIGN(model.decoder, load_decoder(model.config, checkpoint, *model.backend, options, {}));
   DSA_ASSIGN(model.pool, PagePool::create(model.decoder->state_layout(), pages));
   return model;
 }
 
 Result<std::vector<float>> append(LoadedModel& model, SequenceState& sequence, const int32_t* tokens,
-                                  int count) {
+                                  int count, std::span<const PlacedRows> placed) {
   StepPlan plan;
-  plan.sequences.push_back({&sequence, tokens, count, true});
+  plan.sequences.push_back({&sequence, tokens, count, true, placed});
   DSA_ASSIGN(Reservation pages, model.pool->reserve(plan));
   DSA_ASSIGN(const Tensor logits, model.decoder->run(plan, *model.pool));
   pages.commit();

@@ -36,6 +36,7 @@ Result<std::vector<float>> read_floats(const Checkpoint& file, const std::string
 
 // A model from a folder, ready to run sequences step by step.
 struct LoadedModel {
+  std::shared_ptr<const ModelConfig> config;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<PagePool> pool;
@@ -46,7 +47,7 @@ Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& op
 
 // Appends `count` tokens in one step, commits, and returns the logits of the last one.
 Result<std::vector<float>> append(LoadedModel& model, SequenceState& sequence, const int32_t* tokens,
-                                  int count);
+                                  int count, std::span<const PlacedRows> placed = {});
 
 // Index of the largest value, the lowest on a tie.
 int32_t argmax(const float* values, int n);
