@@ -57,9 +57,9 @@ extern "C" {
 /* ---- 1 version, types, handles ------------------------------------------------------------------------------- */
 
 #define DSA_VERSION_MAJOR 0
-#define DSA_VERSION_MINOR 1
+#define DSA_VERSION_MINOR 2
 #define DSA_VERSION_PATCH 0
-#define DSA_API_LEVEL     1   /* grows by one whenever a symbol or a field is added */
+#define DSA_API_LEVEL     2   /* grows by one whenever a symbol or a field is added */
 
 #if defined(DSA_STATIC)
 #  define DSA_API
@@ -83,8 +83,10 @@ typedef struct dsa_plan    dsa_plan;      /* a costed placement; none exist yet,
 typedef struct dsa_model   dsa_model;     /* loaded weights and their scheduler           */
 typedef struct dsa_session dsa_session;   /* one conversation                             */
 typedef struct dsa_prompt  dsa_prompt;    /* messages being put together                  */
+typedef struct dsa_image   dsa_image;     /* a picture, identified by its content         */
 typedef struct dsa_grammar dsa_grammar;   /* none exist yet, pass NULL                    */
 typedef struct dsa_run     dsa_run;       /* one generation in flight                     */
+typedef struct dsa_op      dsa_op;        /* one long operation                           */
 
 /* Extension chain of input structs. An unknown entry is skipped, unless its type has
  * DSA_EXT_REQUIRED set: then the call fails with DSA_ERROR_UNSUPPORTED.                 */
@@ -185,6 +187,7 @@ typedef void    (*dsa_log_fn)(void *ud, int32_t level, const char *where, const 
 typedef void    (*dsa_wakeup_fn)(void *ud);
 /* First and last call of each library thread, on that thread. May call nothing of this library. */
 typedef void    (*dsa_thread_fn)(void *ud, const char *name, int32_t entering);
+/* The library is done with memory that you lent it. */
 typedef void    (*dsa_free_fn)(void *ud, const void *data);
 typedef int64_t (*dsa_read_fn)(void *ud, const char *name, uint64_t at, void *dst, size_t n);
 /* These two run on the thread that called the blocking function. They may cancel, retain, release, read info and
@@ -273,7 +276,7 @@ typedef struct dsa_load_options {
 } dsa_load_options;
 
 enum { DSA_STAGE_OPEN, DSA_STAGE_WEIGHTS, DSA_STAGE_EXPERTS, DSA_STAGE_WARM_UP, DSA_STAGE_SAVE,
-       DSA_STAGE_RESTORE, DSA_STAGE_PREFILL, DSA_STAGE_VERIFY };
+       DSA_STAGE_RESTORE, DSA_STAGE_PREFILL, DSA_STAGE_VERIFY, DSA_STAGE_IMAGE };
 
 typedef struct dsa_progress {
   DSA_OUT
@@ -288,6 +291,8 @@ typedef struct dsa_model_stats {
   uint32_t running, queued, sessions;
   int32_t  state;               /* DSA_MODEL_*                                           */
   float    expert_hit_rate, draft_accept_rate;
+  uint64_t images_encoded;      /* pictures that passed the vision tower; level 2        */
+  uint64_t image_hits;          /* pictures of runs that were found encoded; level 2     */
 } dsa_model_stats;
 enum { DSA_MODEL_LOADING, DSA_MODEL_READY, DSA_MODEL_SUSPENDED, DSA_MODEL_LOST, DSA_MODEL_CLOSED };
 
@@ -313,6 +318,28 @@ typedef struct dsa_session_info {
   uint32_t reserved;
   uint64_t device_bytes, host_bytes, disk_bytes, shared_bytes;
 } dsa_session_info;
+
+enum { DSA_PIXELS_RGB8, DSA_PIXELS_RGBA8, DSA_PIXELS_BGRA8, DSA_PIXELS_BGR8, DSA_PIXELS_GRAY8 };
+
+typedef struct dsa_pixels {     /* level 2                                               */
+  DSA_IN
+  const void *data;
+  uint32_t    width, height;
+  size_t      stride;           /* bytes from row to row; 0: tight                       */
+  int32_t     format;           /* DSA_PIXELS_*                                          */
+  int32_t     orientation;      /* EXIF 1 to 8; 0: upright                               */
+  dsa_free_fn release;          /* called once, when the pixels are not needed any more  */
+  void       *release_ud;
+} dsa_pixels;
+
+typedef struct dsa_image_options {      /* level 2                                        */
+  DSA_IN
+  uint32_t max_side;            /* 0: no limit but that of the model                     */
+  uint32_t max_tokens;          /* reserved                                              */
+  int32_t  refuse_too_large;    /* 0: a side beyond max_side is shrunk to it             */
+  uint32_t reserved;
+  uint64_t max_encoded_bytes, max_pixels;            /* 0: 64 MiB, 100 million           */
+} dsa_image_options;
 
 enum { DSA_ROLE_SYSTEM, DSA_ROLE_USER, DSA_ROLE_ASSISTANT, DSA_ROLE_TOOL };
 
@@ -428,7 +455,7 @@ enum { DSA_ADVICE_NONE, DSA_ADVICE_MORE_DEVICE_MEMORY, DSA_ADVICE_MORE_HOST_MEMO
 DSA_API uint32_t dsa_version(void);
 
 /**
- * The same for logs and about boxes, such as "0.1.0 (cpu)".
+ * The same for logs and about boxes, such as "0.2.0 (cpu)".
  *
  * @return The text; cannot fail.
  *
@@ -799,7 +826,192 @@ DSA_API dsa_status dsa_model_tokenize(const dsa_model *model, const char *text, 
 DSA_API dsa_status dsa_model_detokenize(const dsa_model *model, const dsa_token *tokens, size_t n,
                                         uint32_t flags, char *out, size_t cap, size_t *len);
 
-/* ---- 9 prompt: a builder; everything is copied ---------------------------------------------------------------- */
+/* ---- 9 long operations --------------------------------------------------------------------------------------- */
+
+/**
+ * Waits until an operation has ended, and says how.
+ *
+ * @param op          The operation.
+ * @param timeout_ms  Milliseconds; 0 polls, DSA_FOREVER waits for ever.
+ * @param progress    NULL, or receives how far it is.
+ * @return DSA_PENDING  it goes on; or the status of the operation: DSA_OK, or why it failed.
+ *
+ * On failure  Nothing changes; dsa_op_get_error() has the details.
+ * Lifetime    Plain values.
+ * Threading   Any thread, several at once.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_op_wait(const dsa_op *op, int64_t timeout_ms, dsa_progress *progress);
+
+/**
+ * Stops an operation: it undoes itself and ends with DSA_ERROR_CANCELLED, unless it has ended already.
+ *
+ * @param op  The operation.
+ * @return DSA_OK.
+ *
+ * On failure  Nothing changes.
+ * Lifetime    -
+ * Threading   Any thread, any time, also from a wake-up. Does not wait.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_op_cancel(const dsa_op *op);
+
+/**
+ * Why an operation failed.
+ *
+ * @param op   The operation.
+ * @param out  Receives it; code 0 if it did not fail.
+ * @return DSA_OK, or DSA_PENDING  it has not ended.
+ *
+ * On failure  *out is unchanged.
+ * Lifetime    out->message lives as long as the operation.
+ * Threading   Any thread.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_op_get_error(const dsa_op *op, dsa_error *out);
+
+/**
+ * Lets an operation go.
+ *
+ * @param op  NULL does nothing. An operation that has not ended is cancelled.
+ *
+ * Lifetime    The handle is not yours any more.
+ * Threading   Any thread. Never waits.
+ * Since       level 2
+ */
+DSA_API void dsa_op_release(dsa_op *op);
+
+/* ---- 10 images: decoded once, shareable by prompts, sessions and models ------------------------------------------ */
+
+/**
+ * Reads a picture from a file: see dsa_image_from_memory().
+ *
+ * @param runtime  The runtime.
+ * @param path     UTF-8.
+ * @param options  NULL: all defaults.
+ * @param out      Receives the picture.
+ * @return DSA_OK, or what dsa_image_from_memory() says, or
+ *                    DSA_ERROR_NOT_FOUND, DSA_ERROR_ACCESS, DSA_ERROR_IO.
+ *
+ * On failure  *out is unchanged.
+ * Lifetime    Release with dsa_image_release(). The file is not needed afterwards.
+ * Threading   Any thread.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_image_from_file(const dsa_runtime *runtime, const char *path,
+                                       const dsa_image_options *options, dsa_image **out);
+
+/**
+ * Reads an encoded picture: JPEG, PNG, WebP, BMP, or GIF, of animations the first frame. The format is told from its
+ * first bytes. The EXIF orientation is applied. Structure and size are checked before anything is allocated for the
+ * pixels; decoding then takes at most 32 bytes a pixel, 4 times the encoded bytes, and 1 MiB.
+ *
+ * @param runtime  The runtime.
+ * @param data     The bytes of a file.
+ * @param len      Their number.
+ * @param options  NULL: all defaults.
+ * @param out      Receives the picture.
+ * @return DSA_OK, or DSA_ERROR_IMAGE          empty, damaged or cut off; `position` says where;
+ *                    DSA_ERROR_UNSUPPORTED    another format, which the message names;
+ *                    DSA_ERROR_LIMIT          larger than the options allow;
+ *                    DSA_ERROR_OUT_OF_MEMORY.
+ *
+ * On failure  *out is unchanged.
+ * Lifetime    Release with dsa_image_release(). `data` is borrowed for the call.
+ * Threading   Any thread.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_image_from_memory(const dsa_runtime *runtime, const void *data, size_t len,
+                                         const dsa_image_options *options, dsa_image **out);
+
+/**
+ * Takes pixels, 8 bits a channel.
+ *
+ * @param runtime  The runtime.
+ * @param pixels   Where they are and how they lie.
+ * @param options  NULL: all defaults.
+ * @param out      Receives the picture.
+ * @return DSA_OK, or DSA_ERROR_ARGUMENT       a size, stride, format or orientation that cannot be;
+ *                    DSA_ERROR_LIMIT, DSA_ERROR_OUT_OF_MEMORY.
+ *
+ * On failure  *out is unchanged, and `release` is not called.
+ * Lifetime    Release with dsa_image_release(). The pixels are copied. If `release` is set it is called once when they
+ *             are not needed any more: in this version before the function returns.
+ * Threading   Any thread.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_image_from_pixels(const dsa_runtime *runtime, const dsa_pixels *pixels,
+                                         const dsa_image_options *options, dsa_image **out);
+
+/**
+ * One owner more.
+ *
+ * @param image  NULL does nothing.
+ *
+ * Lifetime    Balance it with dsa_image_release().
+ * Threading   Any thread.
+ * Since       level 2
+ */
+DSA_API void dsa_image_retain(const dsa_image *image);
+
+/**
+ * One owner fewer.
+ *
+ * @param image  NULL does nothing.
+ *
+ * Lifetime    The handle is not yours any more. Prompts and sessions that show the picture keep it.
+ * Threading   Any thread. Never waits.
+ * Since       level 2
+ */
+DSA_API void dsa_image_release(const dsa_image *image);
+
+/**
+ * The size of a picture in pixels, upright and after shrinking.
+ *
+ * @param image   The picture.
+ * @param width   Receives the width.
+ * @param height  Receives the height.
+ * @return DSA_OK.
+ *
+ * On failure  Nothing changes.
+ * Lifetime    Plain values.
+ * Threading   Any thread.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_image_get_size(const dsa_image *image, uint32_t *width, uint32_t *height);
+
+/**
+ * The content id of a picture: a hash of its size and pixels. Equal pictures have equal ids, whatever file they came from.
+ *
+ * @param image  The picture.
+ * @param out    Receives the id, 32 hexadecimal digits.
+ * @return DSA_OK.
+ *
+ * On failure  *out is unchanged.
+ * Lifetime    The view lives as long as the picture.
+ * Threading   Any thread.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_image_get_id(const dsa_image *image, dsa_str *out);
+
+/**
+ * Runs the vision tower of a model over a picture ahead of the question, while no run has work that is not in the
+ * background. A run that shows an equal picture later finds it done.
+ *
+ * @param image  The picture.
+ * @param model  The model.
+ * @param out    Receives the operation.
+ * @return DSA_OK, or DSA_ERROR_UNSUPPORTED  the model reads text only;
+ *                    DSA_ERROR_QUEUE_FULL, DSA_ERROR_CLOSED.
+ *
+ * On failure  *out is unchanged. The operation itself may end with DSA_ERROR_OUT_OF_MEMORY, _CANCELLED or _CLOSED.
+ * Lifetime    Release with dsa_op_release(). Picture and model are kept meanwhile.
+ * Threading   Any thread. Does not wait.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_image_prepare(const dsa_image *image, const dsa_model *model, dsa_op **out);
+
+/* ---- 11 prompt: a builder; everything is copied ---------------------------------------------------------------- */
 
 /**
  * An empty prompt. The same prompt may be used for several runs, sessions and models.
@@ -904,13 +1116,14 @@ DSA_API dsa_status dsa_prompt_tokens(dsa_prompt *prompt, const dsa_token *tokens
 
 /**
  * Adds a whole message list in the widespread chat JSON: an array of objects with "role" and "content", or an object
- * with such an array as "messages". "content" is a text or an array of {"type": "text", "text": ...}.
+ * with such an array as "messages". "content" is a text or an array of {"type": "text", "text": ...} and, since level 2,
+ * {"type": "image_url", "image_url": {"url": NAME}}: see dsa_prompt_bind_image().
  *
  * @param prompt  The prompt.
  * @param json    UTF-8.
  * @param len     Its bytes, or DSA_NTS.
  * @return DSA_OK, or DSA_ERROR_JSON         not JSON, or not such a list; `position` says where it stops being JSON;
- *                    DSA_ERROR_UNSUPPORTED  pictures, tools, or reasoning in it.
+ *                    DSA_ERROR_UNSUPPORTED  tools, or reasoning in it.
  *
  * On failure  The prompt is unchanged.
  * Lifetime    `json` is copied.
@@ -918,6 +1131,41 @@ DSA_API dsa_status dsa_prompt_tokens(dsa_prompt *prompt, const dsa_token *tokens
  * Since       level 1
  */
 DSA_API dsa_status dsa_prompt_add_json(dsa_prompt *prompt, const char *json, size_t len);
+
+/**
+ * Shows a picture at this place of the message.
+ *
+ * @param prompt  The prompt.
+ * @param image   The picture.
+ * @return DSA_OK, or DSA_ERROR_STATE  no message was begun;
+ *                    DSA_ERROR_LIMIT  more than 4,096 pictures.
+ *
+ * On failure  The prompt is unchanged.
+ * Lifetime    The prompt keeps the picture.
+ * Threading   One thread at a time.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_prompt_image(dsa_prompt *prompt, const dsa_image *image);
+
+/**
+ * Gives a picture to all parts {"type": "image_url", "image_url": {"url": NAME}} of chat JSON, whether they were added
+ * before or will be. Nothing is ever fetched. A prompt cannot be run while such a part has no picture, or a bound
+ * picture no part: that is DSA_ERROR_ARGUMENT there.
+ *
+ * @param prompt  The prompt.
+ * @param name    UTF-8, as in the JSON.
+ * @param image   The picture.
+ * @return DSA_OK, or DSA_ERROR_ARGUMENT  the name is empty or has a picture already;
+ *                    DSA_ERROR_UTF8;
+ *                    DSA_ERROR_LIMIT     more than 4,096 pictures.
+ *
+ * On failure  The prompt is unchanged.
+ * Lifetime    `name` is copied; the prompt keeps the picture.
+ * Threading   One thread at a time.
+ * Since       level 2
+ */
+DSA_API dsa_status dsa_prompt_bind_image(dsa_prompt *prompt, const char *name,
+                                         const dsa_image *image);
 
 /**
  * What a prompt would cost. Changes nothing.
@@ -958,7 +1206,7 @@ DSA_API dsa_status dsa_prompt_measure(const dsa_prompt *prompt, const dsa_model 
 DSA_API dsa_status dsa_prompt_render(const dsa_prompt *prompt, const dsa_model *model, char *out,
                                      size_t cap, size_t *len);
 
-/* ---- 10 session ------------------------------------------------------------------------------------------------ */
+/* ---- 12 session ------------------------------------------------------------------------------------------------ */
 
 /**
  * An empty conversation. Takes no pages before the first run.
@@ -1091,7 +1339,7 @@ DSA_API dsa_status dsa_session_generate(dsa_session *session, const dsa_prompt *
 DSA_API dsa_status dsa_session_ask(dsa_session *session, const char *text, size_t len,
                                    dsa_event_fn on_event, void *ud);
 
-/* ---- 11 run: generation that you pull -------------------------------------------------------------------------- */
+/* ---- 13 run: generation that you pull -------------------------------------------------------------------------- */
 
 /**
  * Validates, tokenizes, checks the room, queues, returns. After DSA_OK there is exactly one DONE, whatever happens.

@@ -1,7 +1,7 @@
 /* chat.c: a conversation on the terminal, or one question: chat MODEL ["question"].
  *
  * The calling thread waits for the answer and shows it as it comes. Ctrl-C stops the answer and keeps what was said; a
- * second one ends the program. Exit codes: 0 answered, 1 failed, 2 wrong arguments, 130 stopped.
+ * second one ends the program. In a conversation "/image PATH" shows a picture with the next question. Exit codes: 0 answered, 1 failed, 2 wrong arguments, 130 stopped.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
@@ -48,23 +48,43 @@ static int32_t show(void *ud, const dsa_event *e) {
   return stopped ? DSA_STOP_KEEP : DSA_CONTINUE;
 }
 
-static int ask(dsa_session *session, const char *question) {
+static int ask(dsa_session *session, dsa_prompt *prompt, const char *question) {
   int32_t channel = -1;
+  dsa_status status;
   catch_interrupt();
-  if (dsa_session_ask(session, question, DSA_NTS, show, &channel) < 0) return failed();
+  if (dsa_prompt_text(prompt, question, DSA_NTS) < 0) return failed();
+  status = dsa_session_generate(session, prompt, NULL, show, &channel, NULL);
+  if (status < 0) return failed();
   putchar('\n');
   return stopped ? 130 : 0;
 }
 
-static int converse(dsa_session *session) {
+/* The pictures of a message come before its text. */
+static int begin_message(dsa_prompt *prompt) {
+  return dsa_prompt_clear(prompt) < 0 || dsa_prompt_message(prompt, DSA_ROLE_USER) < 0 ? failed() : 0;
+}
+
+static void show_image(dsa_runtime *runtime, dsa_prompt *prompt, const char *path) {
+  dsa_image *image = NULL;
+  if (dsa_image_from_file(runtime, path, NULL, &image) < 0 || dsa_prompt_image(prompt, image) < 0) failed();
+  dsa_image_release(image);
+}
+
+static int converse(dsa_runtime *runtime, dsa_session *session, dsa_prompt *prompt) {
   char line[4096];
   int code = 0;
-  for (;;) {
+  while (code != 1) {
     catch_interrupt();
     fputs("> ", stderr);
     if (fgets(line, sizeof(line), stdin) == NULL) break; /* Ctrl-C at the prompt ends it too */
     line[strcspn(line, "\n")] = 0;
-    if (line[0] != 0 && (code = ask(session, line)) == 1) break;
+    if (line[0] == 0) continue;
+    if (strncmp(line, "/image ", 7) == 0) {
+      show_image(runtime, prompt, line + 7);
+    } else {
+      code = ask(session, prompt, line);
+      if (begin_message(prompt) != 0) code = 1;
+    }
   }
   return code == 1 ? 1 : 0;
 }
@@ -73,6 +93,7 @@ int main(int argc, char **argv) {
   dsa_runtime *runtime = NULL;
   dsa_model *model = NULL;
   dsa_session *session = NULL;
+  dsa_prompt *prompt = NULL;
   int code;
   if (argc < 2 || argc > 3) {
     fprintf(stderr, "usage: chat MODEL [\"question\"]\n");
@@ -80,10 +101,13 @@ int main(int argc, char **argv) {
   }
   if (dsa_runtime_create(NULL, &runtime) < 0 ||
       dsa_model_load_path(runtime, argv[1], NULL, NULL, &model) < 0 ||
-      dsa_session_create(model, NULL, &session) < 0)
+      dsa_session_create(model, NULL, &session) < 0 || dsa_prompt_create(runtime, &prompt) < 0)
     code = failed();
+  else if (begin_message(prompt) != 0)
+    code = 1;
   else
-    code = argc == 3 ? ask(session, argv[2]) : converse(session);
+    code = argc == 3 ? ask(session, prompt, argv[2]) : converse(runtime, session, prompt);
+  dsa_prompt_release(prompt);
   dsa_session_release(session);
   dsa_model_release(model);
   dsa_runtime_release(runtime);

@@ -10,11 +10,13 @@
 
 #include "api/guard.h"
 #include "engine/engine.h"
+#include "engine/operation.h"
 #include "engine/package.h"
 #include "engine/prompt.h"
 #include "engine/run.h"
 #include "engine/runtime.h"
 #include "engine/session.h"
+#include "io/picture.h"
 
 namespace dsa::api {
 
@@ -39,6 +41,12 @@ struct dsa_model : dsa::api::Handle<dsa::Engine> {
   using Handle::Handle;
 };
 struct dsa_session : dsa::api::Handle<dsa::Session> {
+  using Handle::Handle;
+};
+struct dsa_image : dsa::api::Handle<const dsa::Picture> {
+  using Handle::Handle;
+};
+struct dsa_op : dsa::api::Handle<dsa::Operation> {
   using Handle::Handle;
 };
 struct dsa_run : dsa::api::Handle<dsa::Run> {

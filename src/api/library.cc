@@ -87,8 +87,8 @@ std::string describe() {
 
 uint32_t dsa_version(void) { return DSA_VERSION_MAJOR * 10000 + DSA_VERSION_MINOR * 100 + DSA_VERSION_PATCH; }
 
-const char* dsa_version_string(void) { return "0.1.0 (cpu)"; }
-static_assert(DSA_VERSION_MAJOR == 0 && DSA_VERSION_MINOR == 1 && DSA_VERSION_PATCH == 0,
+const char* dsa_version_string(void) { return "0.2.0 (cpu)"; }
+static_assert(DSA_VERSION_MAJOR == 0 && DSA_VERSION_MINOR == 2 && DSA_VERSION_PATCH == 0,
               "and the text above");
 
 uint32_t dsa_api_level(void) { return DSA_API_LEVEL; }
@@ -104,7 +104,7 @@ const char* dsa_abi_json(void) {
 
 int32_t dsa_has_feature(const char* name) {
   if (name == nullptr) return 0;
-  for (const char* known : {"cpu", "text"})
+  for (const char* known : {"cpu", "images", "text"})
     if (std::string_view(name) == known) return 1;
   return 0;
 }

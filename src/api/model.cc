@@ -116,9 +116,7 @@ void dsa_model_release(const dsa_model* model) { release(model); }
 dsa_status dsa_model_close(const dsa_model* model, int64_t timeout_ms) {
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(model, "model"));
-    if (timeout_ms < DSA_FOREVER)
-      return error(Code::argument, "timeout_ms is ", timeout_ms, ", expected DSA_FOREVER or 0 and above")
-          .with_fix(Fix::input);
+    DSA_TRY(check_timeout(timeout_ms));
     DSA_ASSIGN(const bool closed, model->impl->close(timeout_ms));
     return closed ? DSA_OK : DSA_PENDING;
   });
@@ -141,6 +139,8 @@ dsa_status dsa_model_get_stats(const dsa_model* model, dsa_model_stats* out) {
     made.running = stats.running;
     made.queued = stats.queued;
     made.sessions = stats.sessions;
+    made.images_encoded = stats.pictures_encoded;
+    made.image_hits = stats.picture_hits;
     made.state = stats.closing ? DSA_MODEL_CLOSED : DSA_MODEL_READY;
     write_out(made, out);
     return DSA_OK;

@@ -71,6 +71,23 @@ dsa_status dsa_prompt_add_json(dsa_prompt* prompt, const char* json, size_t len)
   });
 }
 
+dsa_status dsa_prompt_image(dsa_prompt* prompt, const dsa_image* image) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(prompt, "prompt"));
+    DSA_TRY(check_handle(image, "image"));
+    return prompt->impl->add_image(image->impl);
+  });
+}
+
+dsa_status dsa_prompt_bind_image(dsa_prompt* prompt, const char* name, const dsa_image* image) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(prompt, "prompt"));
+    DSA_TRY(check_pointer(name, "name"));
+    DSA_TRY(check_handle(image, "image"));
+    return prompt->impl->bind_image(name, image->impl);
+  });
+}
+
 dsa_status dsa_prompt_measure(const dsa_prompt* prompt, const dsa_model* model, const dsa_session* session,
                               int32_t feed, dsa_prompt_cost* out) {
   return guard([&]() -> Outcome {
@@ -85,7 +102,9 @@ dsa_status dsa_prompt_measure(const dsa_prompt* prompt, const dsa_model* model, 
     DSA_ASSIGN(const PromptCost cost,
                model->impl->measure(*prompt->impl, session != nullptr ? session->impl.get() : nullptr));
     dsa_prompt_cost made{};
-    made.text_tokens = made.num_tokens = cost.num_tokens;
+    made.num_tokens = cost.num_tokens;
+    made.image_tokens = cost.image_tokens;
+    made.text_tokens = cost.num_tokens - cost.image_tokens;
     made.fits = cost.fits ? 1 : 0;
     made.prefill_seconds = float(cost.prefill_seconds);
     write_out(made, out);

@@ -33,9 +33,7 @@ dsa_status dsa_run_next(dsa_run* run, int64_t timeout_ms, dsa_event* out) {
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(run, "run"));
     DSA_TRY(check_out(out, "dsa_event"));
-    if (timeout_ms < DSA_FOREVER)
-      return error(Code::argument, "timeout_ms is ", timeout_ms, ", expected DSA_FOREVER or 0 and above")
-          .with_fix(Fix::input);
+    DSA_TRY(check_timeout(timeout_ms));
     const Event* event = nullptr;
     switch (run->impl->next(timeout_ms, &event)) {
       case Run::Next::event: write_out(event_of(*run->impl, *event), out); return DSA_OK;
@@ -73,16 +71,7 @@ dsa_status dsa_run_get_error(const dsa_run* run, dsa_error* out) {
     DSA_TRY(check_handle(run, "run"));
     DSA_TRY(check_out(out, "dsa_error"));
     if (!run->impl->is_done()) return DSA_PENDING;
-    const ErrorInfo& info = run->impl->result().status.info();
-    dsa_error made{};
-    made.code = int32_t(info.code);
-    made.fix = int32_t(info.fix);
-    made.native = info.native;
-    made.needed = info.needed;
-    made.available = info.available;
-    made.position = info.position;
-    made.message = view_of(info.message);
-    write_out(made, out);
+    write_out(error_of(run->impl->result().status.info()), out);
     return DSA_OK;
   });
 }

@@ -93,6 +93,7 @@ dsa_result result_of(const Run& run) {
   out.finish = int32_t(r.finish);
   out.stop_index = r.stop_index;
   out.prompt_tokens = r.prompt_tokens;
+  out.image_tokens = r.image_tokens;
   out.output_tokens = r.output_tokens;
   out.reasoning_tokens = r.reasoning_tokens;
   out.seed = run.options().seed;

@@ -122,6 +122,7 @@ dsa_status dsa_session_get_info(const dsa_session* session, dsa_session_info* ou
     made.num_tokens = info.num_tokens;
     made.max_tokens = uint32_t(session->impl->max_tokens());
     made.turns = info.turns;
+    made.images = info.images;
     made.state = info.running ? DSA_SESSION_RUNNING : DSA_SESSION_IDLE;
     made.tier = DSA_TIER_HOST;
     made.host_bytes = info.bytes;

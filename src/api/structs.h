@@ -85,6 +85,25 @@ inline Result<std::string_view> read_utf8(const char* text, size_t len, const ch
 
 inline dsa_str view_of(std::string_view text) { return {text.data(), text.size()}; }
 
+// Views live as long as `info`.
+inline dsa_error error_of(const ErrorInfo& info) {
+  dsa_error made{};
+  made.code = int32_t(info.code);
+  made.fix = int32_t(info.fix);
+  made.native = info.native;
+  made.needed = info.needed;
+  made.available = info.available;
+  made.position = info.position;
+  made.message = view_of(info.message);
+  return made;
+}
+
+inline Status check_timeout(int64_t timeout_ms) {
+  if (timeout_ms >= DSA_FOREVER) return Status::ok();
+  return error(Code::argument, "timeout_ms is ", timeout_ms, ", expected DSA_FOREVER or 0 and above")
+      .with_fix(Fix::input);
+}
+
 // Up to cap elements, and the count of all.
 template <class T>
 dsa_status fill(const T* from, size_t n, T* out, size_t cap, size_t* count) {

@@ -13,6 +13,9 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
+// Of the pictures of one pass: bounds its memory. A larger picture passes alone.
+constexpr int kPassTokens = 4096;
+
 Status no_tokenizer() { return error(Code::unsupported, "the package has no tokenizer"); }
 
 }  // namespace
@@ -23,10 +26,12 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
     : parts_(std::move(parts)),
       options_(options),
       vocab_(parts_.model->vocab_size()),
+      has_vision_(parts_.model->vision() != nullptr && parts_.format && parts_.format->image_token() >= 0),
       out_of_memory_(error(Code::out_of_memory, "out of host memory").with_fix(Fix::free_memory)),
       closed_(closed_error()),
       cancelled_(error(Code::cancelled, "the run was cancelled and rolled back")),
-      sampler_(vocab_) {
+      sampler_(vocab_),
+      pictures_(options.picture_bytes) {
   const size_t most =
       size_t(max_active_ = std::min(parts_.model->max_step_sequences(), parts_.model->max_step_tokens()));
   model_bytes_ = parts_.model->host_bytes();
@@ -100,6 +105,7 @@ Result<EngineStats> Engine::stats() const {
   stats.expert_bytes = parts_.expert_bytes;
   stats.host_bytes = model_bytes_;
   for (const Session* session : sessions_) stats.host_bytes += session->info_.bytes;
+  stats.host_bytes += picture_bytes_;
   stats.running = uint32_t(num_active_);
   stats.queued = uint32_t(waiting());
   stats.sessions = uint32_t(sessions_.size());
@@ -136,15 +142,46 @@ void Engine::free_session(Session& session) {
   session.state_.reset();
 }
 
+uint32_t Engine::Rendered::image_tokens() const {
+  uint32_t n = 0;
+  for (const SessionPicture& picture : pictures) n += uint32_t(picture.count);
+  return n;
+}
+
+Result<std::vector<ImageSlot>> Engine::image_slots(const Prompt& prompt) const {
+  DSA_TRY(prompt.check_images());
+  std::vector<ImageSlot> slots;
+  if (prompt.pictures().empty()) return slots;
+  if (!has_vision_)
+    return error(Code::unsupported, "the prompt shows ", prompt.pictures().size(),
+                 " pictures, and this model reads text only")
+        .with_fix(Fix::input);
+  slots.reserve(prompt.pictures().size());
+  const std::lock_guard lock(mutex_);
+  if (!parts_.model) return closed_error();
+  for (const auto& picture : prompt.pictures())
+    slots.push_back({picture->width(), picture->height(),
+                     parts_.model->vision()->shape(picture->width(), picture->height()).tokens});
+  return slots;
+}
+
 Result<Engine::Rendered> Engine::render(const Prompt& prompt, bool ask, bool thinking) const {
   Rendered rendered;
   rendered.tokens = prompt.raw();
   if (!prompt.messages().empty()) {
     if (!parts_.tokenizer) return no_tokenizer();
     if (!parts_.format) return parts_.why_no_format;
-    DSA_ASSIGN(std::vector<TokenId> tokens, parts_.format->render(prompt.messages(), ask, thinking));
-    rendered.tokens.insert(rendered.tokens.end(), tokens.begin(), tokens.end());
+    DSA_ASSIGN(const std::vector<ImageSlot> slots, image_slots(prompt));
+    DSA_ASSIGN(const RenderedChat chat, parts_.format->render(prompt.messages(), slots, ask, thinking));
+    for (const RenderedChat::Place& place : chat.places) {
+      const auto& picture = prompt.pictures()[size_t(place.image)];
+      rendered.pictures.push_back(
+          {picture->id(), rendered.tokens.size() + place.first, slots[size_t(place.image)].tokens, picture});
+    }
+    rendered.tokens.insert(rendered.tokens.end(), chat.tokens.begin(), chat.tokens.end());
     rendered.formatted = true;
+  } else {
+    DSA_TRY(prompt.check_images());
   }
   if (rendered.tokens.empty())
     return error(Code::argument, "the prompt is empty: there is nothing to compute").with_fix(Fix::input);
@@ -154,6 +191,20 @@ Result<Engine::Rendered> Engine::render(const Prompt& prompt, bool ask, bool thi
                    vocab_ - 1)
           .with_fix(Fix::input)
           .with_position(i);
+  // An image token without a picture would be computed from the embedding of the token itself.
+  if (has_vision_) {
+    size_t i = 0;
+    for (auto picture = rendered.pictures.begin(); i < rendered.tokens.size(); ++i) {
+      if (picture != rendered.pictures.end() && i == picture->first) {
+        i += size_t(picture->count) - 1;
+        ++picture;
+      } else if (rendered.tokens[i] == parts_.format->image_token()) {
+        return error(Code::argument, "token ", i, " of the prompt stands for a picture, and there is none")
+            .with_fix(Fix::input)
+            .with_position(i);
+      }
+    }
+  }
   return rendered;
 }
 
@@ -165,10 +216,30 @@ Result<PromptCost> Engine::measure(const Prompt& prompt, const Session* session)
   const int room = session != nullptr ? session->max_tokens_ : default_context_;
   PromptCost cost;
   cost.num_tokens = uint32_t(rendered.tokens.size());
+  cost.image_tokens = rendered.image_tokens();
   cost.fits = before + rendered.tokens.size() <= size_t(room);
   if (prefill_tokens_per_second_ > 0)
     cost.prefill_seconds = double(rendered.tokens.size()) / prefill_tokens_per_second_;
   return cost;
+}
+
+Result<std::shared_ptr<Operation>> Engine::prepare_picture(const std::shared_ptr<Engine>& engine,
+                                                           std::shared_ptr<const Picture> picture) {
+  if (!engine->has_vision_)
+    return error(Code::unsupported, "this model reads text only").with_fix(Fix::input);
+  auto operation = std::make_shared<Operation>([engine] { engine->wake(); });
+  {
+    const std::lock_guard lock(engine->mutex_);
+    if (engine->closing_) return closed_error();
+    if (engine->preparations_.size() >= size_t(engine->options_.queue_limit))
+      return error(Code::queue_full, engine->preparations_.size(), " pictures are waiting, at most ",
+                   engine->options_.queue_limit)
+          .with_fix(Fix::retry)
+          .with_room(engine->preparations_.size() + 1, uint64_t(engine->options_.queue_limit));
+    engine->preparations_.push_back({std::move(picture), operation});
+  }
+  engine->work_.notify_one();
+  return operation;
 }
 
 Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prompt& prompt, bool thinking,
@@ -190,20 +261,27 @@ Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prom
   Run::Work& work = run->work;
   work.first_token = before;
   work.prompt_end = before + rendered.tokens.size();
+  work.first_picture = session.pictures_.size();
+  work.image_tokens = rendered.image_tokens();
   if (run->options().answer && rendered.formatted) work.reader = parts_.format->reader(thinking);
 
   // Room for the prompt and the longest answer, so that a decode step allocates nothing.
   const size_t longest =
       run->options().max_tokens != 0 ? run->options().max_tokens : size_t(session.max_tokens_);
   session.tokens_.reserve(std::min(size_t(session.max_tokens_), work.prompt_end + longest));
+  session.pictures_.reserve(session.pictures_.size() + rendered.pictures.size());
   session.tokens_.insert(session.tokens_.end(), rendered.tokens.begin(), rendered.tokens.end());
+  for (const SessionPicture& picture : rendered.pictures) {
+    session.pictures_.push_back(picture);
+    session.pictures_.back().first += before;
+  }
   struct Undo {
-    std::vector<TokenId>* tokens;
-    size_t size;
+    Session* session;
+    size_t tokens, pictures;
     ~Undo() {
-      if (tokens != nullptr) tokens->resize(size);
+      if (session != nullptr) session->truncate(tokens, pictures);
     }
-  } undo{&session.tokens_, before};
+  } undo{&session, before, work.first_picture};
 
   Cancel cancel = Cancel::no;
   {
@@ -226,9 +304,10 @@ Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prom
     queue_[size_t(run->options().priority)].push_back(run);
     session.run_ = run.get();
     session.info_.num_tokens = uint32_t(session.tokens_.size());
+    session.info_.images = uint32_t(session.pictures_.size());
     ++stats_.runs;
     cancel = session.pending_cancel_;
-    undo.tokens = nullptr;
+    undo.session = nullptr;
   }
   if (cancel != Cancel::no)
     run->cancel(cancel);
@@ -240,14 +319,14 @@ Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prom
 void Engine::undo(const SessionClaim& claim, Run& run) noexcept {
   Session& session = claim.session();
   const std::lock_guard lock(mutex_);
-  session.tokens_.resize(run.work.first_token);
+  session.truncate(run.work.first_token, run.work.first_picture);
   if (run.options().answer) --session.turns_;
   if (!session.state_) return;  // closed meanwhile
   session.state_->rewind(run.work.mark);
   const int64_t held = int64_t(session.state_->pages().size());
   used_pages_ += held - session.pages_;
   session.pages_ = held;
-  session.info_ = {uint32_t(session.tokens_.size()), session.turns_, false, session.state_->bytes()};
+  session.set_info();
 }
 
 int64_t Engine::pages_wanted(const Run& run) const {
@@ -281,8 +360,10 @@ void Engine::work_loop() noexcept {
     } catch (...) {
       failure = out_of_memory_;
     }
-    if (!failure.is_ok())
+    if (!failure.is_ok()) {
+      end_encoding(failure);
       while (!active_.empty()) finish(active_.front(), Finish::error, failure, false);
+    }
   }
   free_everything();
 }
@@ -295,13 +376,17 @@ bool Engine::prepare() {
     bool keep = false;
     {
       std::unique_lock lock(mutex_);
-      work_.wait(lock, [&] { return num_active_ > 0 || waiting() > 0 || closing_ || stopping_; });
+      work_.wait(lock, [&] {
+        return num_active_ > 0 || waiting() > 0 || encoding_ || !preparations_.empty() || closing_ ||
+               stopping_;
+      });
       run = take_ended(finish_reason, status, keep);
       if (!run) {
         run = take_admissible(status);
         if (!run) {
           if (num_active_ > 0) return true;
-          return waiting() > 0;  // nothing to do and nothing will come: closing or stopping
+          if (closing_ || stopping_) return waiting() > 0;  // else nothing will come
+          return true;
         }
         if (!status.is_ok()) finish_reason = Finish::error;
       }
@@ -384,6 +469,7 @@ void Engine::admit(const std::shared_ptr<Run>& run) {
     if (mark.is_ok()) {
       work.mark = std::move(mark).value();
       work.marked = true;
+      collect_pictures(*run);
       run->push({.type = EventType::start});
     } else {
       status = mark.status();
@@ -395,11 +481,158 @@ void Engine::admit(const std::shared_ptr<Run>& run) {
   run->wake_reader();
 }
 
+// ---- pictures ----
+
+// What the run has to compute of the pictures in its session, those of an earlier run that was stopped
+// included. No run goes back behind this point any more, so the others are not needed again.
+void Engine::collect_pictures(Run& run) {
+  Session& session = run.session();
+  for (SessionPicture& picture : session.pictures_) {
+    if (int64_t(picture.first) + picture.count <= session.state_->length())
+      picture.picture.reset();
+    else
+      run.work.pictures.push_back({picture.picture, nullptr, int(picture.first), picture.count});
+  }
+  find_features(run);
+}
+
+void Engine::find_features(Run& run) {
+  for (const Run::PendingPicture& picture : run.work.pictures)
+    if (!picture.features)
+      if (const auto features = pictures_.find(picture.picture->id())) {
+        give_features(run, picture.picture->id(), features);
+        const std::lock_guard lock(mutex_);
+        ++stats_.picture_hits;
+      }
+  place_pictures(run);
+}
+
+void Engine::give_features(Run& run, const std::string& id,
+                           const std::shared_ptr<const PictureFeatures>& features) {
+  for (Run::PendingPicture& picture : run.work.pictures)
+    if (!picture.features && picture.picture->id() == id) picture.features = features;
+}
+
+void Engine::place_pictures(Run& run) {
+  for (const Run::PendingPicture& picture : run.work.pictures)
+    if (!picture.features) return;
+  run.work.placed.clear();
+  for (const Run::PendingPicture& picture : run.work.pictures)
+    run.work.placed.push_back({picture.first, picture.count, picture.features->rows.data()});
+}
+
+// One slice of the pass in work, after a new one was begun where there is something to encode. A pass for
+// nobody in particular waits for the runs of other classes, unless one of them waits for a pass.
+void Engine::advance_pictures() {
+  try {
+    if (encoding_ && encoding_->run &&
+        std::find(active_.begin(), active_.end(), encoding_->run) == active_.end())
+      encoding_.reset();  // the run has ended
+    if (encoding_ && !encoding_->run && encoding_->preparation.operation->is_cancelled())
+      end_encoding(cancelled_);
+    if (!encoding_) {
+      const Status status = begin_encoding();
+      if (!status.is_ok()) return end_encoding(status);
+      if (!encoding_) return;
+    }
+    if (!encoding_->run && has_foreground() &&
+        std::none_of(active_.begin(), active_.end(),
+                     [](const auto& run) { return waits_for_pictures(*run); }))
+      return;
+    auto done = encoding_->pass->advance();
+    if (!done.is_ok()) return end_encoding(done.status());
+    if (done.value()) end_encoding(keep_features());
+  } catch (const std::bad_alloc&) {
+    end_encoding(out_of_memory_);
+  }
+}
+
+// Leaves `encoding_` empty if there is nothing to do.
+Status Engine::begin_encoding() {
+  VisionModel* vision = parts_.model->vision();
+  std::shared_ptr<Run> chosen;
+  for (const Priority priority : {Priority::interactive, Priority::normal, Priority::background})
+    for (const std::shared_ptr<Run>& run : active_)
+      if (!chosen && run->options().priority == priority && waits_for_pictures(*run)) chosen = run;
+  if (chosen) {
+    encoding_.emplace().run = chosen;
+    int tokens = 0;
+    for (const Run::PendingPicture& picture : chosen->work.pictures) {
+      auto& taken = encoding_->pictures;
+      const bool known = picture.features || std::any_of(taken.begin(), taken.end(), [&](const auto& other) {
+                           return other->id() == picture.picture->id();
+                         });
+      if (known || (tokens > 0 && tokens + picture.count > kPassTokens)) continue;
+      taken.push_back(picture.picture);
+      tokens += picture.count;
+    }
+  } else {
+    while (!has_foreground()) {
+      Preparation preparation;
+      {
+        const std::lock_guard lock(mutex_);
+        if (preparations_.empty()) return Status::ok();
+        preparation = std::move(preparations_.front());
+        preparations_.pop_front();
+      }
+      if (preparation.operation->is_cancelled()) {
+        preparation.operation->complete(cancelled_);
+      } else if (pictures_.find(preparation.picture->id())) {
+        preparation.operation->complete(Status::ok());
+      } else {
+        encoding_.emplace().preparation = preparation;
+        encoding_->pictures.push_back(preparation.picture);
+        break;
+      }
+    }
+    if (!encoding_) return Status::ok();
+  }
+  std::vector<const Picture*> pictures;
+  for (const auto& picture : encoding_->pictures) pictures.push_back(picture.get());
+  DSA_ASSIGN(encoding_->pass, vision->begin(pictures));
+  return Status::ok();
+}
+
+// The features of a finished pass: into the cache, and to every run that waits for them.
+Status Engine::keep_features() {
+  const Tensor features = encoding_->pass->features();
+  int64_t row = 0;
+  for (const auto& picture : encoding_->pictures) {
+    const int64_t rows = parts_.model->vision()->shape(picture->width(), picture->height()).tokens;
+    auto made = std::make_shared<PictureFeatures>();
+    const float* first = features.f32() + row * features.stride[0];
+    made->rows.assign(first, first + rows * features.stride[0]);
+    row += rows;
+    pictures_.insert(picture->id(), made);
+    for (const std::shared_ptr<Run>& run : active_) {
+      if (!waits_for_pictures(*run)) continue;
+      give_features(*run, picture->id(), made);
+      place_pictures(*run);
+    }
+    const std::lock_guard lock(mutex_);
+    ++stats_.pictures_encoded;
+    picture_bytes_ = pictures_.bytes();
+  }
+  return Status::ok();
+}
+
+void Engine::end_encoding(Status status) noexcept {
+  if (!encoding_) return;
+  const Encoding ended = std::move(*encoding_);
+  encoding_.reset();
+  if (ended.preparation.operation) ended.preparation.operation->complete(status);
+  if (ended.run && !status.is_ok()) finish(ended.run, Finish::error, std::move(status), false);
+}
+
+// ---- steps ----
+
 void Engine::step() {
+  advance_pictures();
   shares_.clear();
   for (const std::shared_ptr<Run>& run : active_) {
     const Session& session = run->session();
-    shares_.push_back({run->options().priority, int(session.tokens_.size()) - session.state_->length(), 0});
+    const int remaining = int(session.tokens_.size()) - session.state_->length();
+    shares_.push_back({run->options().priority, waits_for_pictures(*run) ? 0 : remaining, 0});
   }
   share_step(shares_, {.tokens = parts_.model->max_step_tokens(),
                        .sequences = parts_.model->max_step_sequences(),
@@ -409,9 +642,9 @@ void Engine::step() {
   for (size_t i = 0; i < active_.size(); ++i) {
     if (shares_[i].count == 0) continue;
     Session& session = active_[i]->session();
-    plan_.sequences.push_back({session.state_.get(), session.tokens_.data() + session.state_->length(),
-                               shares_[i].count,
-                               shares_[i].count == shares_[i].remaining && active_[i]->options().answer});
+    plan_.sequences.push_back(
+        {session.state_.get(), session.tokens_.data() + session.state_->length(), shares_[i].count,
+         shares_[i].count == shares_[i].remaining && active_[i]->options().answer, active_[i]->work.placed});
     plan_runs_.push_back(active_[i]);
   }
   if (plan_.empty()) return;
@@ -476,6 +709,8 @@ Status Engine::run_plan(const StepPlan& plan, std::span<const std::shared_ptr<Ru
         runs[i]->push(
             {.type = EventType::prefill, .done = work.prompt_tokens - left, .total = work.prompt_tokens});
         if (left == 0) {
+          work.placed.clear();
+          work.pictures.clear();
           work.prompt_done = sampled;
           work.stats.prefill_ms = ms_between(work.admitted, sampled);
         }
@@ -599,7 +834,7 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
   }
   if (!keep) {
     if (work.marked) session.state_->rewind(work.mark);
-    session.tokens_.resize(work.first_token);
+    session.truncate(work.first_token, work.first_picture);
   } else if (run->options().answer) {
     ++session.turns_;
   }
@@ -612,6 +847,7 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
                           ? uint32_t(session.tokens_[work.prompt_end + work.output_tokens - 1])
                           : work.stop_index;
   result.prompt_tokens = work.prompt_tokens;
+  result.image_tokens = work.image_tokens;
   result.output_tokens = work.output_tokens;
   result.reasoning_tokens = work.reasoning_tokens;
   const bool failed = finish_reason == Finish::error, cancelled = finish_reason == Finish::cancelled;
@@ -624,7 +860,7 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
   {
     const std::lock_guard lock(mutex_);
     session.run_ = nullptr;
-    session.info_ = {uint32_t(session.tokens_.size()), session.turns_, false, session.state_->bytes()};
+    session.set_info();
     const int64_t held = int64_t(session.state_->pages().size());
     used_pages_ += held - session.pages_;
     session.pages_ = held;
@@ -648,6 +884,18 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
 
 void Engine::free_everything() noexcept {
   parts_.runtime->log(LogLevel::info, "engine", "closing a model after ", stats_.runs, " runs");
+  end_encoding(closed_);
+  for (;;) {
+    Preparation preparation;
+    {
+      const std::lock_guard lock(mutex_);
+      if (preparations_.empty()) break;
+      preparation = std::move(preparations_.front());
+      preparations_.pop_front();
+    }
+    preparation.operation->complete(closed_);
+  }
+  pictures_.clear();
   {
     const std::lock_guard lock(mutex_);
     for (Session* session : sessions_) {
@@ -656,7 +904,12 @@ void Engine::free_everything() noexcept {
     }
     pool_.reset();
   }
-  parts_.model.reset();
+  std::unique_ptr<LanguageModel> model;
+  {
+    const std::lock_guard lock(mutex_);  // prompts ask it for the shapes of pictures
+    model = std::move(parts_.model);
+  }
+  model.reset();
   parts_.backend.reset();
   sampler_ = Sampler(0);
   {

@@ -1,5 +1,8 @@
 // engine/engine.h: a loaded model at work: one thread that runs steps, the runs that wait for it, the
-// sessions they belong to.
+// sessions they belong to, and the pictures that they show it.
+//
+// A picture passes the vision tower before the first step of a run that shows it; slices of that pass take
+// turns with the steps of other runs.
 //
 // Ownership: handles, sessions and runs share the pointer that create() returns; when the last of them goes,
 // the thread is told to free everything and end, and nobody waits for it. close() does the same at once and
@@ -11,18 +14,22 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
 #include "backend/backend.h"
 #include "base/status.h"
+#include "engine/operation.h"
+#include "engine/picture_cache.h"
 #include "engine/prompt.h"
 #include "engine/run.h"
 #include "engine/runtime.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "model/language_model.h"
+#include "model/vision.h"
 #include "state/page_pool.h"
 #include "text/chat_format.h"
 #include "text/tokenizer.h"
@@ -49,17 +56,19 @@ struct EngineOptions {
   int default_context = 32768;  // of a session that names none; at most the model's
   int pool_sessions = 16;       // full contexts that the page pool holds; address space, not memory
   int chunk = 128;              // prompt tokens in one step while others decode
+  uint64_t picture_bytes = uint64_t(256) << 20;  // features of pictures that are kept for the next run
 };
 
 struct EngineStats {
   uint64_t host_bytes = 0, kv_bytes = 0, expert_bytes = 0;
   uint64_t prompt_tokens = 0, output_tokens = 0, runs = 0, cancelled = 0, failed = 0;
+  uint64_t pictures_encoded = 0, picture_hits = 0;  // hits: a run found its picture encoded
   uint32_t running = 0, queued = 0, sessions = 0;
   bool closing = false;
 };
 
 struct PromptCost {
-  uint32_t num_tokens = 0;
+  uint32_t num_tokens = 0, image_tokens = 0;
   bool fits = false;
   double prefill_seconds = 0;
 };
@@ -87,10 +96,17 @@ class Engine {
   // A prompt in tokens; `formatted` says whether the chat format wrote it.
   struct Rendered {
     std::vector<TokenId> tokens;
+    std::vector<SessionPicture> pictures;
     bool formatted = false;
+    uint32_t image_tokens() const;
   };
   Result<Rendered> render(const Prompt& prompt, bool ask, bool thinking) const;
   Result<PromptCost> measure(const Prompt& prompt, const Session* session) const;
+
+  // Runs the tower over a picture when no run that is not in the background has work, so that a later run
+  // finds it done.
+  static Result<std::shared_ptr<Operation>> prepare_picture(const std::shared_ptr<Engine>& engine,
+                                                            std::shared_ptr<const Picture> picture);
 
   // Everything that can be refused early is refused here, and the session is as before.
   Result<std::shared_ptr<Run>> start(const SessionClaim& claim, const Prompt& prompt, bool thinking,
@@ -123,6 +139,16 @@ class Engine {
   std::shared_ptr<Run> take_admissible(Status& status);                         // mutex held
   void admit(const std::shared_ptr<Run>& run);
   void step();
+  void collect_pictures(Run& run);
+  void find_features(Run& run);
+  void give_features(Run& run, const std::string& id, const std::shared_ptr<const PictureFeatures>& features);
+  void place_pictures(Run& run);
+  void advance_pictures();
+  Status begin_encoding();
+  Status keep_features();
+  void end_encoding(Status status) noexcept;
+  bool has_foreground() const { return num_active_ > num_background_; }
+  static bool waits_for_pictures(const Run& run) { return run.work.placed.size() < run.work.pictures.size(); }
   Status run_plan(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs);
   void advance(const std::shared_ptr<Run>& run, TokenId token);
   void push_text(Run& run, Channel channel, std::string_view bytes, int& stop);
@@ -133,6 +159,7 @@ class Engine {
   int64_t pages_of(int64_t tokens) const { return (tokens + kPageSize - 1) / kPageSize; }
   int64_t pages_wanted(const Run& run) const;
   bool is_end_token(TokenId token) const;
+  Result<std::vector<ImageSlot>> image_slots(const Prompt& prompt) const;
   // A background run takes no place from the others.
   int free_places(const Run& run) const {
     return max_active_ -
@@ -143,6 +170,7 @@ class Engine {
   EngineParts parts_;
   const EngineOptions options_;
   const int vocab_;
+  const bool has_vision_;
   int default_context_ = 0;
   int max_active_ = 0;
   int64_t num_pages_ = 0;
@@ -153,12 +181,18 @@ class Engine {
   mutable std::mutex mutex_;
   std::condition_variable work_, freed_;
   std::deque<std::shared_ptr<Run>> queue_[3];  // [priority]
+  struct Preparation {
+    std::shared_ptr<const Picture> picture;
+    std::shared_ptr<Operation> operation;
+  };
+  std::deque<Preparation> preparations_;
   std::unordered_set<Session*> sessions_;
   int64_t used_pages_ = 0;                   // set aside for sessions
   int num_active_ = 0, num_background_ = 0;  // num_background_: those of num_active_ that yield to the others
   bool closing_ = false, stopping_ = false, freed_all_ = false;
   EngineStats stats_;
   double prefill_tokens_per_second_ = 0;
+  uint64_t picture_bytes_ = 0;
 
   // The engine's thread only.
   std::vector<std::shared_ptr<Run>> active_;  // in work, in order of admission
@@ -168,6 +202,14 @@ class Engine {
   std::vector<TokenId> sampled_;
   std::vector<Status> failures_;
   Sampler sampler_;
+  PictureCache pictures_;
+  struct Encoding {            // pictures in the tower
+    std::shared_ptr<Run> run;  // that waits for them; null: they are a preparation
+    Preparation preparation;
+    std::vector<std::shared_ptr<const Picture>> pictures;
+    std::unique_ptr<VisionPass> pass;
+  };
+  std::optional<Encoding> encoding_;
 };
 
 }  // namespace dsa

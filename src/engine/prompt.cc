@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "io/json.h"
 #include "text/chat_json.h"
 #include "text/utf8_stream.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t(64) << 20;
 constexpr size_t kMaxTokens = size_t(1) << 24;
+constexpr size_t kMaxPictures = 4096;
 
 }  // namespace
 
@@ -62,6 +64,70 @@ Status Prompt::add_json(std::string_view text) {
   messages_.reserve(messages_.size() + messages.size());
   std::move(messages.begin(), messages.end(), std::back_inserter(messages_));
   bytes_ += text.size();
+  name_images();
+  return Status::ok();
+}
+
+Result<int> Prompt::take(std::shared_ptr<const Picture> picture) {
+  if (pictures_.size() >= kMaxPictures)
+    return error(Code::limit, "the prompt would have ", pictures_.size() + 1, " pictures, at most ",
+                 kMaxPictures)
+        .with_fix(Fix::shorten)
+        .with_room(pictures_.size() + 1, kMaxPictures);
+  pictures_.push_back(std::move(picture));
+  return int(pictures_.size()) - 1;
+}
+
+Status Prompt::add_image(std::shared_ptr<const Picture> picture) {
+  if (messages_.empty()) return error(Code::state, "no message was begun").with_fix(Fix::input);
+  MessagePart part;
+  part.kind = MessagePart::Kind::image;
+  std::vector<MessagePart>& parts = messages_.back().parts;
+  parts.reserve(parts.size() + 1);
+  DSA_ASSIGN(part.image, take(std::move(picture)));
+  parts.push_back(std::move(part));
+  return Status::ok();
+}
+
+Status Prompt::bind_image(std::string_view name, std::shared_ptr<const Picture> picture) {
+  if (name.empty()) return error(Code::argument, "the name of a picture is empty").with_fix(Fix::input);
+  if (const size_t at = find_invalid_utf8(name); at != std::string_view::npos)
+    return error(Code::utf8, "the name is not UTF-8 at byte ", at).with_fix(Fix::input).with_position(at);
+  if (names_.contains(name))
+    return error(Code::argument, "the name ", in_quotes(name), " has a picture already").with_fix(Fix::input);
+  const auto at = names_.emplace(name, -1).first;
+  auto image = take(std::move(picture));
+  if (!image.is_ok()) {
+    names_.erase(at);
+    return image.status();
+  }
+  at->second = image.value();
+  name_images();
+  return Status::ok();
+}
+
+void Prompt::name_images() {
+  for (Message& message : messages_)
+    for (MessagePart& part : message.parts)
+      if (part.kind == MessagePart::Kind::image && part.image < 0)
+        if (const auto at = names_.find(part.text); at != names_.end()) part.image = at->second;
+}
+
+Status Prompt::check_images() const {
+  std::vector<bool> used(pictures_.size());
+  for (size_t m = 0; m < messages_.size(); ++m)
+    for (const MessagePart& part : messages_[m].parts) {
+      if (part.kind != MessagePart::Kind::image) continue;
+      if (part.image < 0)
+        return error(Code::argument, "message ", m, " shows the picture ", in_quotes(part.text),
+                     ", and no picture was bound to that name")
+            .with_fix(Fix::input);
+      used[size_t(part.image)] = true;
+    }
+  for (const auto& [name, image] : names_)
+    if (!used[size_t(image)])
+      return error(Code::argument, "the picture ", in_quotes(name), " was bound, and no message shows it")
+          .with_fix(Fix::input);
   return Status::ok();
 }
 

@@ -18,9 +18,12 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/picture_cache.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
+#include "io/picture.h"
 #include "state/sequence_state.h"
+#include "state/step_plan.h"
 #include "text/chat_format.h"
 #include "text/stop_matcher.h"
 #include "text/utf8_stream.h"
@@ -74,7 +77,7 @@ struct RunResult {
   Status status;
   Finish finish = Finish::none;
   uint32_t stop_index = 0;
-  uint32_t prompt_tokens = 0, output_tokens = 0, reasoning_tokens = 0;
+  uint32_t prompt_tokens = 0, image_tokens = 0, output_tokens = 0, reasoning_tokens = 0;
 };
 
 struct RunStats {
@@ -116,6 +119,13 @@ class Run : public std::enable_shared_from_this<Run> {
   Cancel cancel_requested() const { return cancel_.load(std::memory_order_acquire); }
   Status cancel_status() const;
 
+  // A picture that the run has to compute, once the tower has made rows of it.
+  struct PendingPicture {
+    std::shared_ptr<const Picture> picture;
+    std::shared_ptr<const PictureFeatures> features;
+    int first, count;  // tokens of the session
+  };
+
   // Progress of the engine's thread; nobody else reads it.
   struct Work {
     explicit Work(const RunOptions& options) : random(options.seed), stops(options.stops) {}
@@ -124,7 +134,10 @@ class Run : public std::enable_shared_from_this<Run> {
     bool marked = false;
     size_t first_token = 0;  // of this run in the session's tokens; what was there before stays at a rollback
     size_t prompt_end = 0;   // where the answer begins
-    uint32_t prompt_tokens = 0;
+    uint32_t prompt_tokens = 0, image_tokens = 0;
+    size_t first_picture = 0;  // of this run in the session's pictures
+    std::vector<PendingPicture> pictures;
+    std::vector<PlacedRows> placed;        // the same for the model; empty until all of them have features
     std::unique_ptr<AnswerReader> reader;  // null: all tokens that are not control tokens are answer text
     Random random;
     StopMatcher stops;

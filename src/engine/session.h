@@ -1,13 +1,16 @@
 // engine/session.h: one conversation: its tokens, the state that they left, and who is using it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/status.h"
 #include "engine/run.h"
+#include "io/picture.h"
 #include "state/sequence_state.h"
 #include "text/tokenizer.h"
 
@@ -16,6 +19,14 @@ namespace dsa {
 class Engine;
 
 enum class Overflow : int32_t { error, finish };
+
+// A picture among the tokens of a session.
+struct SessionPicture {
+  std::string id;
+  size_t first;
+  int count;
+  std::shared_ptr<const Picture> picture;  // null once its tokens were run
+};
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -28,7 +39,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Overflow overflow() const { return overflow_; }
 
   struct Info {
-    uint32_t num_tokens = 0, turns = 0;
+    uint32_t num_tokens = 0, turns = 0, images = 0;
     bool running = false;
     uint64_t bytes = 0;
   };
@@ -46,6 +57,16 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(std::shared_ptr<Engine> engine, int max_tokens, Overflow overflow)
       : engine_(std::move(engine)), max_tokens_(max_tokens), overflow_(overflow) {}
 
+  // Forgets all but the first tokens and pictures.
+  void truncate(size_t tokens, size_t pictures) noexcept {
+    tokens_.resize(tokens);
+    pictures_.erase(pictures_.begin() + std::ptrdiff_t(pictures), pictures_.end());
+  }
+  // After a run, with the engine's mutex held.
+  void set_info() {
+    info_ = {uint32_t(tokens_.size()), turns_, uint32_t(pictures_.size()), false, state_->bytes()};
+  }
+
   const std::shared_ptr<Engine> engine_;
   const int max_tokens_;
   const Overflow overflow_;
@@ -53,6 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Of the run in work, else of the call that claimed the session. Tokens from state_->length() on were not
   // run yet: the last sampled one, and what closes an answer that was cut off.
   std::vector<TokenId> tokens_;
+  std::vector<SessionPicture> pictures_;  // in the order of their tokens
   std::unique_ptr<SequenceState> state_;  // null once the model is closed
   uint32_t turns_ = 0;
 

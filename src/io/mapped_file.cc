@@ -7,7 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <system_error>
+#include <utility>
 
 namespace dsa {
 
@@ -42,17 +44,16 @@ class FileDescriptor {
   ~FileDescriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
   int get() const { return fd_; }
 
  private:
   int fd_;
 };
 
-}  // namespace
-
-Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
+// A regular file, open for reading, and its size.
+Result<FileDescriptor> open_file(const std::string& path, size_t* size) {
   if (path.find('\0') != std::string::npos)
     return error(Code::argument, "a path with a NUL byte: ", path.substr(0, path.find('\0')));
   // Opening a device can already do something, so it is looked at before, and again in case it was replaced.
@@ -64,20 +65,53 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   if (fd.get() < 0 || fstat(fd.get(), &info) != 0) return file_error(path, errno);
   if (!S_ISREG(info.st_mode))
     return error(Code::io, path, ": is ", kind_of(info.st_mode), ", expected a file");
+  *size = size_t(info.st_size);
+  return fd;
+}
 
+}  // namespace
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
+  size_t size = 0;
+  DSA_ASSIGN(const FileDescriptor fd, open_file(path, &size));
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->path_ = path;
-  if (info.st_size == 0) return std::shared_ptr<const MappedFile>(file);
-  void* data = mmap(nullptr, size_t(info.st_size), PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (size == 0) return std::shared_ptr<const MappedFile>(file);
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (data == MAP_FAILED) return file_error(path, errno);
   file->data_ = static_cast<const uint8_t*>(data);
-  file->size_ = size_t(info.st_size);
+  file->size_ = size;
   madvise(data, file->size_, MADV_DONTDUMP);  // weights are no news in a crash dump of the host
   return std::shared_ptr<const MappedFile>(file);
 }
 
 MappedFile::~MappedFile() {
   if (data_) munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+Result<std::vector<uint8_t>> read_file(const std::string& path, uint64_t max_bytes) {
+  size_t size = 0;
+  DSA_ASSIGN(const FileDescriptor fd, open_file(path, &size));
+  if (size > max_bytes)
+    return error(Code::limit, path, ": ", size, " bytes, the limit is ", max_bytes)
+        .with_fix(Fix::input)
+        .with_room(size, max_bytes);
+  std::vector<uint8_t> bytes;
+  try {
+    bytes.resize(size);
+  } catch (const std::bad_alloc&) {
+    return error(Code::out_of_memory, path, ": no memory to read it")
+        .with_fix(Fix::free_memory)
+        .with_room(size, 0);
+  }
+  for (size_t at = 0; at < size;) {
+    const ssize_t n = ::read(fd.get(), bytes.data() + at, size - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error(path, errno);
+    if (n == 0) return error(Code::io, path, ": shrank from ", size, " to ", at, " bytes while it was read");
+    at += size_t(n);
+  }
+  return bytes;
 }
 
 bool path_exists(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -34,6 +35,10 @@ class MappedFile {
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// A whole file, copied into memory: it may shrink meanwhile, which is an io error. Opened and refused as MappedFile does;
+// `limit`, with room, beyond max_bytes.
+Result<std::vector<uint8_t>> read_file(const std::string& path, uint64_t max_bytes);
 
 // True if `path` names something, whatever it is.
 bool path_exists(const std::string& path);

@@ -233,8 +233,8 @@ Result<Picture> Picture::decode(std::span<const uint8_t> encoded, const PictureL
 }
 
 Result<Picture> Picture::from_file(const std::string& path, const PictureLimits& limits) {
-  DSA_ASSIGN(const auto file, MappedFile::open(path));
-  Result<Picture> picture = decode({file->data(), file->size()}, limits);
+  DSA_ASSIGN(const std::vector<uint8_t> file, read_file(path, limits.max_encoded_bytes));
+  Result<Picture> picture = decode(file, limits);
   if (picture.is_ok()) return picture;
   ErrorInfo info = picture.status().info();
   info.message = path + ": " + info.message;

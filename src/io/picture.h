@@ -13,8 +13,8 @@ namespace dsa {
 
 struct PictureLimits {
   uint64_t max_encoded_bytes = uint64_t(64) << 20;
-  uint64_t max_pixels = 100'000'000;
-  int max_side = 0;               // 0: no limit
+  uint64_t max_pixels = 100'000'000;  // and never more than 2^29
+  int max_side = 0;                   // 0: no limit
   bool refuse_too_large = false;  // a side beyond max_side: an error; otherwise the picture is shrunk to it
 };
 
@@ -34,8 +34,9 @@ struct Pixels {
 // half.
 //
 // The structure of a file is checked, and its size against the limits, before anything is allocated for its pixels.
-// Decoding then takes at most 32 bytes for each pixel, sides counted 31 longer, plus 4 times the encoded bytes and
-// 1 MiB.
+// Decoding then takes at most 32 bytes for each pixel (of a JPEG whose sides are 31 longer), 4 times the encoded bytes
+// and 1 MiB. libwebp goes beyond that with lossless files made to do so: by 13 KB for every 20 bits of code tables, at
+// most 0.9 GB.
 //
 // A file that ends early is an error, and so is one with damaged data as far as its format tells: a JPEG needs its end
 // marker, a PNG its IEND and right checksums, a GIF every pixel of the first frame, a BMP all rows, a WebP the length in
@@ -47,7 +48,7 @@ struct Pixels {
 //
 // Failures: unsupported (another format, which is named, or a variant that we do not decode), image (empty, damaged,
 // cut off; with the byte position), limit (with room: pixels, bytes or the longer side), out_of_memory; from_file also
-// those of MappedFile.
+// those of read_file.
 class Picture {
  public:
   static Result<Picture> decode(std::span<const uint8_t> encoded, const PictureLimits& limits = {});

@@ -97,6 +97,7 @@ uint8_t masked(uint32_t pixel, uint32_t mask) {
   if (mask == 0) return 0;
   const int shift = std::countr_zero(mask);
   const uint64_t most = mask >> shift, value = (pixel & mask) >> shift;
+  if (most == 255) return uint8_t(value);
   return uint8_t((value * 255 + most / 2) / most);
 }
 

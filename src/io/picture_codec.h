@@ -63,6 +63,11 @@ extern const PictureCodec kJpeg, kPng, kGif, kBmp, kWebp;
 // The orientation in a TIFF structure as EXIF keeps it, or 1; the rule stands at Picture.
 int exif_orientation(PictureBytes tiff);
 
+// The memory that Picture allows a decoder.
+inline size_t decoder_bytes(size_t pixels, PictureBytes file) {
+  return 32 * pixels + 4 * file.size() + (size_t(1) << 20);
+}
+
 // Failures; `what` continues the sentence "PNG picture: ...".
 Status damaged_picture(const char* format, size_t position, std::string_view what);
 Status cut_off_picture(const char* format, PictureBytes file);

@@ -109,8 +109,10 @@ Result<PictureHeader> read_header(PictureBytes file) {
   return header;
 }
 
+// stb_image rounds sides up to 32 and takes 15 bytes a pixel if a picture is progressive and has four channels.
 Result<DecodedPicture> decode(PictureBytes file, const PictureHeader& header) {
-  return decode_with_stb(kName, file, header);
+  const size_t padded_pixels = size_t(header.width + 31) * (header.height + 31);
+  return decode_with_stb(kName, file, header, decoder_bytes(padded_pixels, file));
 }
 
 }  // namespace

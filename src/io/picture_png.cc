@@ -81,8 +81,10 @@ Result<PictureHeader> read_header(PictureBytes file) {
   return header;
 }
 
+// stb_image takes 28 bytes a pixel if a picture is interlaced and has four channels of 16 bits.
 Result<DecodedPicture> decode(PictureBytes file, const PictureHeader& header) {
-  return decode_with_stb(kName, file, header);
+  const size_t pixels = size_t(header.width) * header.height;
+  return decode_with_stb(kName, file, header, decoder_bytes(pixels, file));
 }
 
 }  // namespace

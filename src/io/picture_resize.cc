@@ -32,8 +32,8 @@ struct Taps {
     std::vector<double> row(static_cast<size_t>(width));
     for (int i = 0; i < n1; ++i) {
       const double center = (i + 0.5) * scale;
-      const int begin = std::max(0, int(center - support + 0.5));
-      const int taps = std::min(n, int(center + support + 0.5)) - begin;
+      const int begin = std::max(0, int(std::floor(center - support + 0.5)));
+      const int taps = std::min(n, int(std::floor(center + support + 0.5))) - begin;
       double sum = 0;
       for (int k = 0; k < taps; ++k)
         sum += row[size_t(k)] = cubic((k + begin - center + 0.5) * (1.0 / stretch));

@@ -98,13 +98,10 @@ thread_local DecoderMemory* t_memory = nullptr;  // of the call in progress
 
 namespace dsa {
 
-Result<DecodedPicture> decode_with_stb(const char* format, PictureBytes file, const PictureHeader& header) {
+Result<DecodedPicture> decode_with_stb(const char* format, PictureBytes file, const PictureHeader& header,
+                                       size_t max_bytes) {
   if (file.size() > size_t(INT_MAX)) return unsupported_picture(format, "a file beyond 2 GiB");
-  // The bound that Picture states. JPEG rounds sides up to 32 and takes 15 bytes a pixel if it is progressive with four
-  // channels; an interlaced PNG of 16 bits and four channels takes 28.
-  const size_t limit =
-      32 * size_t(header.width + 31) * (header.height + 31) + 4 * file.size() + (size_t(1) << 20);
-  auto memory = std::make_shared<DecoderMemory>(limit);
+  auto memory = std::make_shared<DecoderMemory>(max_bytes);
   t_memory = memory.get();
   stbi__context context;
   stbi__start_mem(&context, file.data(), int(file.size()));
@@ -113,7 +110,7 @@ Result<DecodedPicture> decode_with_stb(const char* format, PictureBytes file, co
   void* pixels = stbi__load_main(&context, &picture.width, &picture.height, &picture.channels, 0, &info, 8);
   t_memory = nullptr;
   if (!pixels) {
-    if (memory->exhausted()) return no_memory_for_picture(format, limit);
+    if (memory->exhausted()) return no_memory_for_picture(format, max_bytes);
     if (memory->over_limit())
       return damaged_picture(format, file.size(), "it holds more data than its header explains");
     return damaged_picture(format, size_t(context.img_buffer - file.data()), "its data is damaged");

@@ -6,7 +6,8 @@
 namespace dsa {
 
 // The file must have passed read_header of its codec: stb_image trusts what that checks. All that stb_image allocates
-// is zeroed, counted and freed again, and what its header does not explain is refused as damage.
-Result<DecodedPicture> decode_with_stb(const char* format, PictureBytes file, const PictureHeader& header);
+// is zeroed, counted and freed again; beyond max_bytes the file is refused as damaged.
+Result<DecodedPicture> decode_with_stb(const char* format, PictureBytes file, const PictureHeader& header,
+                                       size_t max_bytes);
 
 }  // namespace dsa

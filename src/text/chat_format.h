@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +16,27 @@ enum class Role { system, user, assistant, tool };
 enum class Channel { answer, reasoning, tool };
 
 struct MessagePart {
-  enum class Kind { text, markup, tokens };
+  enum class Kind { text, markup, tokens, image };
   Kind kind = Kind::text;
-  std::string text;             // of text and markup
+  std::string text;             // of text and markup; of an image the name that chat JSON gave it
   std::vector<TokenId> tokens;  // of tokens
+  int image = -1;               // among the pictures of the prompt; -1: none bears the name yet
+};
+
+// What a chat format has to know of a picture.
+struct ImageSlot {
+  int width = 0, height = 0;  // as the host sees it
+  int tokens = 0;             // that stand for it
+};
+
+// A prompt in tokens, and where its pictures came to lie.
+struct RenderedChat {
+  struct Place {
+    size_t first;  // of its tokens
+    int image;
+  };
+  std::vector<TokenId> tokens;
+  std::vector<Place> places;
 };
 
 struct Message {
@@ -51,9 +69,17 @@ class ChatFormat {
   static Result<std::shared_ptr<const ChatFormat>> create(const std::string& family,
                                                           std::shared_ptr<const Tokenizer> tokenizer);
 
-  // Messages as tokens, each piece encoded by itself. With `ask`, the generation prompt follows.
-  virtual Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask,
-                                              bool thinking) const = 0;
+  // Messages as tokens, each piece encoded by itself. With `ask`, the generation prompt follows. A picture
+  // becomes as many image tokens as its slot says; Code::argument if it has no slot.
+  virtual Result<RenderedChat> render(const std::vector<Message>& messages, std::span<const ImageSlot> images,
+                                      bool ask, bool thinking) const = 0;
+  // Of messages without pictures.
+  Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask, bool thinking) const {
+    DSA_ASSIGN(RenderedChat rendered, render(messages, {}, ask, thinking));
+    return std::move(rendered.tokens);
+  }
+  // Stands for a piece of a picture; -1: the format has no pictures.
+  virtual TokenId image_token() const { return -1; }
   virtual std::unique_ptr<AnswerReader> reader(bool thinking) const = 0;
   // Tokens after which generation stops, whatever the config says.
   virtual std::vector<TokenId> stop_tokens() const = 0;

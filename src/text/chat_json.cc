@@ -23,15 +23,32 @@ Result<Role> role_of(const std::string& path, const Json& value) {
                ", expected system, user, assistant or tool");
 }
 
+// {"type": "image_url", "image_url": {"url": NAME}}; nothing is fetched, the host binds the name to a picture.
+Result<MessagePart> image_of(const std::string& path, const Json& value) {
+  const auto image = value.find("image_url");
+  if (image == value.end() || !image->is_object()) return wrong_shape(path, "an object");
+  const auto url = image->find("url");
+  if (url == image->end() || !url->is_string()) return wrong_shape(path + ".url", "a string");
+  MessagePart part;
+  part.kind = MessagePart::Kind::image;
+  part.text = url->get<std::string>();
+  if (part.text.empty()) return wrong_shape(path + ".url", "a name");
+  return part;
+}
+
 Result<MessagePart> part_of(const std::string& path, const Json& value) {
   if (!value.is_object()) return wrong_shape(path, "an object");
   const auto type = value.find("type");
   if (type == value.end() || !type->is_string()) return wrong_shape(path + ".type", "a string");
   const auto& name = type->get_ref<const std::string&>();
-  if (name != "text") return error(Code::unsupported, path, " has type ", in_quotes(name), ", expected text");
+  if (name == "image_url") return image_of(path + ".image_url", value);
+  if (name != "text")
+    return error(Code::unsupported, path, " has type ", in_quotes(name), ", expected text or image_url");
   const auto text = value.find("text");
   if (text == value.end() || !text->is_string()) return wrong_shape(path + ".text", "a string");
-  return MessagePart{MessagePart::Kind::text, text->get<std::string>(), {}};
+  MessagePart part;
+  part.text = text->get<std::string>();
+  return part;
 }
 
 Result<Message> message_of(const std::string& path, const Json& value) {
@@ -44,7 +61,7 @@ Result<Message> message_of(const std::string& path, const Json& value) {
       DSA_ASSIGN(message.role, role_of(member_path, member));
       has_role = true;
     } else if (key == "content" && member.is_string()) {
-      message.parts.push_back({MessagePart::Kind::text, member.get<std::string>(), {}});
+      message.parts.emplace_back().text = member.get<std::string>();
       has_content = true;
     } else if (key == "content") {
       if (!member.is_array()) return wrong_shape(member_path, "a string or a list");

@@ -10,8 +10,9 @@
 namespace dsa {
 
 // A list of {"role": ..., "content": "..." or [{"type": "text", "text": "..."}, ...]}, or an object whose "messages" is
-// that list. Members that would change the prompt and that we do not read, and parts that are not text, are
-// Code::unsupported; a wrong shape is Code::json; both name the path, such as messages[2].content[0].text.
+// that list. A part {"type": "image_url", "image_url": {"url": NAME}} is a picture that the host binds to the name.
+// Members that would change the prompt and that we do not read, and other parts, are Code::unsupported; a wrong shape is
+// Code::json; both name the path, such as messages[2].content[0].text.
 Result<std::vector<Message>> messages_from_json(std::string_view text);
 
 }  // namespace dsa

@@ -1,6 +1,7 @@
 #include "text/kimi_k3_format.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace dsa {
 
@@ -174,29 +175,38 @@ Result<std::shared_ptr<const ChatFormat>> KimiK3Format::create(std::shared_ptr<c
     *marker.id = *id;
   }
   format->markers_.end_of_text = tokenizer->control_id("[EOS]").value_or(-1);
+  const std::optional<TokenId> media[] = {
+      tokenizer->control_id("<|media_begin|>"), tokenizer->control_id("<|media_content|>"),
+      tokenizer->control_id("<|media_pad|>"), tokenizer->control_id("<|media_end|>")};
+  const bool has_media = std::all_of(std::begin(media), std::end(media), [](const auto& id) { return id; });
+  Markers& m = format->markers_;
+  TokenId* const ids[] = {&m.media_begin, &m.media_content, &m.media_pad, &m.media_end};
+  for (size_t i = 0; i < std::size(media); ++i) *ids[i] = has_media ? *media[i] : -1;
   format->tokenizer_ = std::move(tokenizer);
   return std::shared_ptr<const ChatFormat>(std::move(format));
 }
 
-Result<std::vector<TokenId>> KimiK3Format::render(const std::vector<Message>& messages, bool ask,
-                                                  bool thinking) const {
-  std::vector<TokenId> ids;
+Result<RenderedChat> KimiK3Format::render(const std::vector<Message>& messages,
+                                          std::span<const ImageSlot> images, bool ask, bool thinking) const {
+  RenderedChat chat;
   int result_index = 0;  // of a tool's result, counted from 1 after each message of the assistant
   for (size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].role == Role::assistant) result_index = 0;
     if (messages[i].role == Role::tool) ++result_index;
-    const Status status = append_message(ids, messages[i], result_index, thinking);
+    const Status status = append_message(chat, messages[i], images, result_index, thinking);
     if (!status.is_ok()) return in_message(i, status);
   }
   if (ask) {
-    DSA_TRY(append_open(ids, "message", {{"role", "assistant"}}));
-    DSA_TRY(append_open(ids, thinking ? "think" : "response", {}));
+    DSA_TRY(append_open(chat.tokens, "message", {{"role", "assistant"}}));
+    DSA_TRY(append_open(chat.tokens, thinking ? "think" : "response", {}));
   }
-  return ids;
+  return chat;
 }
 
-Status KimiK3Format::append_message(std::vector<TokenId>& ids, const Message& message, int result_index,
+Status KimiK3Format::append_message(RenderedChat& chat, const Message& message,
+                                    std::span<const ImageSlot> images, int result_index,
                                     bool thinking) const {
+  std::vector<TokenId>& ids = chat.tokens;
   const std::string role(role_name(message.role));
   if (message.role == Role::tool && !message.name.empty()) {
     DSA_TRY(append_open(ids, "message",
@@ -215,14 +225,16 @@ Status KimiK3Format::append_message(std::vector<TokenId>& ids, const Message& me
     DSA_TRY(append_close(ids, "think"));
   }
   if (is_answer) DSA_TRY(append_open(ids, "response", {}));
-  for (const MessagePart& part : message.parts) DSA_TRY(append_part(ids, part));
+  for (const MessagePart& part : message.parts) DSA_TRY(append_part(chat, part, images));
   if (is_answer) DSA_TRY(append_close(ids, "response"));
   DSA_TRY(append_close(ids, "message"));
   ids.push_back(markers_.end_of_message);
   return Status::ok();
 }
 
-Status KimiK3Format::append_part(std::vector<TokenId>& ids, const MessagePart& part) const {
+Status KimiK3Format::append_part(RenderedChat& chat, const MessagePart& part,
+                                 std::span<const ImageSlot> images) const {
+  std::vector<TokenId>& ids = chat.tokens;
   switch (part.kind) {
     case MessagePart::Kind::text: return append_text(ids, part.text);
     case MessagePart::Kind::markup: {
@@ -236,8 +248,25 @@ Status KimiK3Format::append_part(std::vector<TokenId>& ids, const MessagePart& p
           return error(Code::argument, "token ", id, ", expected 0 to ", tokenizer_->vocab_size() - 1);
       ids.insert(ids.end(), part.tokens.begin(), part.tokens.end());
       return Status::ok();
+    case MessagePart::Kind::image: return append_image(chat, part, images);
   }
   return error(Code::argument, "a part of unknown kind");
+}
+
+Status KimiK3Format::append_image(RenderedChat& chat, const MessagePart& part,
+                                  std::span<const ImageSlot> images) const {
+  if (markers_.media_pad < 0)
+    return error(Code::unsupported, "the tokenizer has no <|media_pad|>: it cannot write pictures");
+  if (part.image < 0 || size_t(part.image) >= images.size())
+    return error(Code::argument, "picture ", part.image, " of ", images.size()).with_fix(Fix::input);
+  const ImageSlot& image = images[size_t(part.image)];
+  chat.tokens.push_back(markers_.media_begin);
+  DSA_TRY(append_text(chat.tokens, concat("image ", image.width, "x", image.height)));
+  chat.tokens.push_back(markers_.media_content);
+  chat.places.push_back({chat.tokens.size(), part.image});
+  chat.tokens.insert(chat.tokens.end(), size_t(image.tokens), markers_.media_pad);
+  chat.tokens.push_back(markers_.media_end);
+  return Status::ok();
 }
 
 Status KimiK3Format::append_open(std::vector<TokenId>& ids, std::string_view tag,

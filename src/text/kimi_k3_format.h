@@ -4,6 +4,10 @@
 //   <|open|>message role="assistant"<|sep|><|open|>think<|sep|>...<|close|>think<|sep|>
 //     <|open|>response<|sep|>Hi!<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>
 //
+// A picture within a message:
+//
+//   <|media_begin|>image 640x480<|media_content|><|media_pad|>...<|media_pad|><|media_end|>
+//
 // Written without line feeds. Every name, attribute and content is encoded by itself, so no token spans two of them.
 #pragma once
 
@@ -17,15 +21,18 @@ class KimiK3Format : public ChatFormat {
  public:
   static Result<std::shared_ptr<const ChatFormat>> create(std::shared_ptr<const Tokenizer> tokenizer);
 
-  Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask,
-                                      bool thinking) const override;
+  using ChatFormat::render;
+  Result<RenderedChat> render(const std::vector<Message>& messages, std::span<const ImageSlot> images,
+                              bool ask, bool thinking) const override;
+  TokenId image_token() const override { return markers_.media_pad; }
   std::unique_ptr<AnswerReader> reader(bool thinking) const override;
   // <|end_of_msg|>, and [EOS] where the vocabulary has it.
   std::vector<TokenId> stop_tokens() const override;
 
   struct Markers {
     TokenId open, close, sep, end_of_message;
-    TokenId end_of_text;  // -1 if the vocabulary has none
+    TokenId end_of_text;                                       // -1 if the vocabulary has none
+    TokenId media_begin, media_content, media_pad, media_end;  // all or none: -1
   };
 
  private:
@@ -38,9 +45,10 @@ class KimiK3Format : public ChatFormat {
                      std::initializer_list<Attribute> attributes) const;
   Status append_close(std::vector<TokenId>& ids, std::string_view tag) const;
   Status append_text(std::vector<TokenId>& ids, std::string_view text) const;
-  Status append_part(std::vector<TokenId>& ids, const MessagePart& part) const;
-  Status append_message(std::vector<TokenId>& ids, const Message& message, int result_index,
-                        bool thinking) const;
+  Status append_part(RenderedChat& chat, const MessagePart& part, std::span<const ImageSlot> images) const;
+  Status append_image(RenderedChat& chat, const MessagePart& part, std::span<const ImageSlot> images) const;
+  Status append_message(RenderedChat& chat, const Message& message, std::span<const ImageSlot> images,
+                        int result_index, bool thinking) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   Markers markers_ = {};

@@ -107,6 +107,7 @@ TEST_SUITE("engine/failure") {
 
   TEST_CASE("the same for building, asking and the text calls") {
     Host host;
+    int64_t n = 0;
     const auto scenario = [&](dsa_status* worst) {
       const auto note = [&](dsa_status status) {
         if (status < 0) *worst = status;
@@ -127,6 +128,20 @@ TEST_SUITE("engine/failure") {
           note(dsa_prompt_add_json(prompt, chat, DSA_NTS));
           if (note(dsa_prompt_message(prompt, DSA_ROLE_USER)) == DSA_OK)
             note(dsa_prompt_text(prompt, "a text that does not fit into a small string", DSA_NTS));
+          dsa_image* image = nullptr;
+          dsa_op* op = nullptr;
+          const uint8_t gray[4] = {1, 2, 3, uint8_t(n)};
+          dsa_pixels pixels = DSA_INIT(dsa_pixels);
+          pixels.data = gray;
+          pixels.width = pixels.height = 2;
+          pixels.format = DSA_PIXELS_GRAY8;
+          if (note(dsa_image_from_pixels(host.runtime, &pixels, nullptr, &image)) == DSA_OK) {
+            if (note(dsa_image_prepare(image, host.model, &op)) == DSA_OK)
+              note(dsa_op_wait(op, 20000, nullptr));
+            note(dsa_prompt_image(prompt, image));
+          }
+          dsa_op_release(op);
+          dsa_image_release(image);
           note(dsa_prompt_measure(prompt, host.model, session, DSA_FEED_APPEND, &cost));
           note(dsa_prompt_render(prompt, host.model, text, sizeof(text), &count));
           note(dsa_session_prefill(session, prompt, nullptr, nullptr, nullptr));
@@ -138,7 +153,6 @@ TEST_SUITE("engine/failure") {
       dsa_session_release(session);
     };
     bool happened = true;
-    int64_t n = 0;
     for (; happened && n < 3000; ++n) {
       dsa_status worst = DSA_OK;
       {
@@ -226,6 +240,13 @@ TEST_SUITE("engine/failure") {
     dsa_session* no_session = nullptr;
     dsa_prompt* no_prompt = nullptr;
     dsa_run* no_run = nullptr;
+    dsa_image* no_image = nullptr;
+    dsa_op* no_op = nullptr;
+    dsa_image* image = host.image(4, 4, 1);
+    dsa_op* op = nullptr;
+    REQUIRE(dsa_image_prepare(image, host.model, &op) == DSA_OK);
+    dsa_pixels pixels = DSA_INIT(dsa_pixels);
+    uint32_t width = 0, height = 0;
     dsa_source source = DSA_INIT(dsa_source);
     dsa_device_info device = DSA_INIT(dsa_device_info);
     dsa_package_info package = DSA_INIT(dsa_package_info);
@@ -261,6 +282,17 @@ TEST_SUITE("engine/failure") {
         [&] { return dsa_prompt_add_json(prompt, "[]", 2); },
         [&] { return dsa_prompt_measure(prompt, host.model, nullptr, 0, &cost); },
         [&] { return dsa_prompt_render(prompt, host.model, nullptr, 0, &count); },
+        [&] { return dsa_prompt_image(prompt, image); },
+        [&] { return dsa_prompt_bind_image(prompt, "x", image); },
+        [&] { return dsa_image_from_file(host.runtime, "x", nullptr, &no_image); },
+        [&] { return dsa_image_from_memory(host.runtime, "x", 1, nullptr, &no_image); },
+        [&] { return dsa_image_from_pixels(host.runtime, &pixels, nullptr, &no_image); },
+        [&] { return dsa_image_get_size(image, &width, &height); },
+        [&] { return dsa_image_get_id(image, &str); },
+        [&] { return dsa_image_prepare(image, host.model, &no_op); },
+        [&] { return dsa_op_wait(op, 0, nullptr); },
+        [&] { return dsa_op_get_error(op, &error); },
+        [&] { return dsa_op_cancel(op); },
         [&] { return dsa_session_create(host.model, nullptr, &no_session); },
         [&] { return dsa_session_get_info(session, &info); },
         [&] { return dsa_session_cancel(session, DSA_STOP_KEEP); },
@@ -300,11 +332,18 @@ TEST_SUITE("engine/failure") {
       dsa_session_release(session);
       dsa_run_release(run);
       dsa_prompt_release(prompt);
+      dsa_image_retain(image);
+      dsa_image_release(image);
+      dsa_op_release(op);
       dsa_abi_json();
       api::guard_hook = nullptr;
     }
     CHECK(no_runtime == nullptr);
     CHECK(no_run == nullptr);
+    CHECK(no_image == nullptr);
+    CHECK(no_op == nullptr);
+    dsa_image_release(image);
+    dsa_op_release(op);
     CHECK(ask(host, session, "still works").finish == DSA_FINISH_STOP);
     dsa_run_release(run);
     dsa_prompt_release(prompt);

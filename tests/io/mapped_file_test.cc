@@ -76,6 +76,20 @@ TEST_SUITE("io/mapped_file") {
           std::string::npos);
   }
 
+  TEST_CASE("a file is read whole, within its limit, and refused as it is when mapped") {
+    test::TempFolder folder;
+    const std::string path = folder.write("x", std::string("a\0b", 3));
+    CHECK(read_file(path, 3).value() == std::vector<uint8_t>{'a', 0, 'b'});
+    CHECK(read_file(folder.write("empty", ""), 0).value().empty());
+    const Status status = read_file(path, 2).status();
+    CHECK(status.code() == Code::limit);
+    CHECK(status.info().needed == 3);
+    CHECK(status.info().available == 2);
+    CHECK(read_file(folder.file("missing"), 3).status().code() == Code::not_found);
+    CHECK(read_file(folder.path(), 3).status().code() == Code::io);
+    CHECK(read_file(std::string("a\0b", 3), 3).status().code() == Code::argument);
+  }
+
   TEST_CASE("paths are joined with one separator") {
     CHECK(join_path("a", "b") == "a/b");
     CHECK(join_path("a/", "b") == "a/b");

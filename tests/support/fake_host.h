@@ -51,6 +51,24 @@ struct Host {
     return run;
   }
 
+  // A gray picture; the shade is its content.
+  dsa_image* image(uint32_t width, uint32_t height, uint8_t shade) {
+    const std::vector<uint8_t> gray(size_t(width) * height, shade);
+    dsa_pixels pixels = DSA_INIT(dsa_pixels);
+    pixels.data = gray.data();
+    pixels.width = width;
+    pixels.height = height;
+    pixels.format = DSA_PIXELS_GRAY8;
+    dsa_image* image = nullptr;
+    REQUIRE(dsa_image_from_pixels(runtime, &pixels, nullptr, &image) == DSA_OK);
+    return image;
+  }
+  dsa_model_stats stats() {
+    dsa_model_stats stats = DSA_INIT(dsa_model_stats);
+    CHECK(dsa_model_get_stats(model, &stats) == DSA_OK);
+    return stats;
+  }
+
   std::shared_ptr<Control> control = std::make_shared<Control>();
   dsa_runtime* runtime = nullptr;
   dsa_model* model = nullptr;

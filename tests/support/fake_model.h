@@ -19,6 +19,7 @@
 
 #include "engine/engine.h"
 #include "model/language_model.h"
+#include "model/vision.h"
 #include "text/chat_format.h"
 #include "text/tokenizer.h"
 
@@ -37,6 +38,7 @@ enum : TokenId {
   kSplit2,
   kSplit3,
   kSplit4,
+  kPicture,
   kVocab
 };
 
@@ -53,8 +55,8 @@ class FakeTokenizer : public Tokenizer {
     for (size_t i = 0; i < text.size();) {
       TokenId id = uint8_t(text[i]);
       size_t n = 1;
-      for (TokenId c = kUser; c <= kEndTurn; ++c)
-        if (text.substr(i).starts_with(control_name(c))) id = c, n = control_name(c).size();
+      for (TokenId c = kUser; c < kVocab; ++c)
+        if (is_control(c) && text.substr(i).starts_with(control_name(c))) id = c, n = control_name(c).size();
       ids.push_back(id);
       i += n;
     }
@@ -67,11 +69,13 @@ class FakeTokenizer : public Tokenizer {
       return s + "\xf0\x9f\x98\x80";
     }();
     if (id < 256) return std::string_view(all).substr(size_t(id), 1);
-    return id >= kSplit1 ? std::string_view(all).substr(size_t(256 + id - kSplit1), 1) : std::string_view();
+    return id >= kSplit1 && id <= kSplit4 ? std::string_view(all).substr(size_t(256 + id - kSplit1), 1)
+                                          : std::string_view();
   }
-  bool is_control(TokenId id) const override { return id >= kUser && id <= kEndTurn; }
+  bool is_control(TokenId id) const override { return (id >= kUser && id <= kEndTurn) || id == kPicture; }
   std::string_view control_name(TokenId id) const override {
     static const char* names[] = {"<user>", "<assistant>", "<think>", "<answer>", "<end>"};
+    if (id == kPicture) return "<picture>";
     return is_control(id) ? names[id - kUser] : "";
   }
   std::optional<TokenId> control_id(std::string_view name) const override {
@@ -101,12 +105,19 @@ class FakeFormat : public ChatFormat {
     bool ended_ = false;
   };
 
-  Result<std::vector<TokenId>> render(const std::vector<Message>& messages, bool ask, bool) const override {
-    std::vector<TokenId> ids;
+  using ChatFormat::render;
+  Result<RenderedChat> render(const std::vector<Message>& messages, std::span<const ImageSlot> images,
+                              bool ask, bool) const override {
+    RenderedChat chat;
+    std::vector<TokenId>& ids = chat.tokens;
     for (const Message& message : messages) {
       ids.push_back(message.role == Role::assistant ? TokenId(kAssistant) : TokenId(kUser));
       for (const MessagePart& part : message.parts) {
         std::vector<TokenId> piece = part.tokens;
+        if (part.kind == MessagePart::Kind::image) {
+          chat.places.push_back({ids.size(), part.image});
+          piece.assign(size_t(images[size_t(part.image)].tokens), kPicture);
+        }
         if (part.kind == MessagePart::Kind::text) piece = tokenizer_.encode(part.text).value();
         if (part.kind == MessagePart::Kind::markup) piece = tokenizer_.encode_markup(part.text).value();
         ids.insert(ids.end(), piece.begin(), piece.end());
@@ -114,8 +125,9 @@ class FakeFormat : public ChatFormat {
       ids.push_back(kEndTurn);
     }
     if (ask) ids.push_back(kAssistant);
-    return ids;
+    return chat;
   }
+  TokenId image_token() const override { return kPicture; }
   std::unique_ptr<AnswerReader> reader(bool) const override { return std::make_unique<Reader>(); }
   std::vector<TokenId> stop_tokens() const override { return {kEndTurn}; }
 
@@ -134,6 +146,11 @@ struct Control {
   std::atomic<int> nan_at{-1};   // this sampled token of each run gives NaN
   std::atomic<int> fail_at{-1};  // this step fails
   std::atomic<bool> throws{false};
+  std::atomic<int> slices{0};          // of the vision tower, over all passes
+  std::atomic<int> fail_at_slice{-1};  // this one fails
+  std::vector<size_t> passes;          // how many pictures each pass held
+  std::vector<int> slice_steps;        // steps made before each slice
+  bool reads_text_only = false;
   std::string poison;  // a sequence that holds this byte string fails, and its whole step with it
 
   // A gate: while it is shut steps wait in front of it.
@@ -160,9 +177,57 @@ struct Control {
   std::vector<const SequenceState*> states;
 };
 
+// A picture has one token per four pixels; its rows, one wide, follow from its content. A pass takes three slices.
+class FakeVision : public VisionModel {
+ public:
+  explicit FakeVision(std::shared_ptr<Control> control) : control_(std::move(control)) {}
+  PictureShape shape(int width, int height) const override {
+    PictureShape shape{.width = width, .height = height, .rows = height, .columns = width};
+    shape.tokens = std::max(1, width * height / 4);
+    return shape;
+  }
+  Result<std::unique_ptr<VisionPass>> begin(std::span<const Picture* const> pictures) override {
+    auto pass = std::make_unique<Pass>(control_);
+    for (const Picture* picture : pictures) {
+      const uint32_t hash = uint32_t(std::stoul(picture->id().substr(0, 7), nullptr, 16));
+      for (int i = 0; i < shape(picture->width(), picture->height()).tokens; ++i)
+        pass->rows.push_back(float(1000 + (hash + uint32_t(i) * 7) % 50000));
+    }
+    const std::lock_guard lock(control_->mutex);
+    control_->passes.push_back(pictures.size());
+    return std::unique_ptr<VisionPass>(std::move(pass));
+  }
+  uint64_t pass_bytes(std::span<const PictureShape>) const override { return 0; }
+
+ private:
+  struct Pass : VisionPass {
+    explicit Pass(std::shared_ptr<Control> c) : control(std::move(c)) {}
+    Result<bool> advance() override {
+      {
+        std::unique_lock lock(control->mutex);
+        control->blocked = control->is_shut;
+        control->changed.notify_all();
+        control->changed.wait(lock, [&] { return !control->is_shut; });
+        control->blocked = false;
+        control->slice_steps.push_back(control->steps);
+      }
+      if (control->slices++ == control->fail_at_slice)
+        return error(Code::device_fault, "this slice was told to fail");
+      return ++done == 3;
+    }
+    Tensor features() const override {
+      return Tensor(const_cast<float*>(rows.data()), DType::f32, {int64_t(rows.size()), 1});
+    }
+    std::shared_ptr<Control> control;
+    std::vector<float> rows;
+    int done = 0;
+  };
+  std::shared_ptr<Control> control_;
+};
+
 class FakeModel : public LanguageModel {
  public:
-  explicit FakeModel(std::shared_ptr<Control> control) : control_(std::move(control)) {
+  explicit FakeModel(std::shared_ptr<Control> control) : control_(std::move(control)), vision_(control_) {
     layout_.latent_layers = 1;
     layout_.latent_dim = 1;
     layout_.kda_layers = 1;
@@ -174,6 +239,7 @@ class FakeModel : public LanguageModel {
   int max_step_tokens() const override { return control_->step_tokens; }
   int max_step_sequences() const override { return control_->step_sequences; }
   uint64_t host_bytes() const override { return 1000; }
+  VisionModel* vision() override { return control_->reads_text_only ? nullptr : &vision_; }
 
   Result<Tensor> run(const StepPlan& plan, const PagePool& pool) override {
     struct Uncounted {
@@ -203,6 +269,13 @@ class FakeModel : public LanguageModel {
       const std::vector<int32_t>& pages = s.state->pages();
       const PagedRows rows = pool.latents(0, pages.data(), int(pages.size()));
       for (int i = 0; i < s.count; ++i) *rows.row(0, s.state->length() + i) = float(s.tokens[i]);
+      for (const PlacedRows& placed : s.placed)
+        for (int i = 0; i < placed.count; ++i)
+          if (placed.first + i >= s.state->length() && placed.first + i < s.state->length() + s.count)
+            *rows.row(0, placed.first + i) = placed.rows[i];
+      for (int i = 0; i < s.count; ++i)
+        if (*rows.row(0, s.state->length() + i) == float(kPicture))
+          return error(Code::internal, "a picture without its rows");
       for (int p = 0; p < s.state->length() + s.count; ++p) tokens.push_back(TokenId(*rows.row(0, p)));
       // The KDA state must agree with the pages.
       const bool empty = s.state->length() == 0;
@@ -216,7 +289,8 @@ class FakeModel : public LanguageModel {
       }
       if (int(seen) != s.state->length()) return error(Code::internal, "the state saw ", seen, " tokens");
       for (int i = 0; i < s.count; ++i)
-        for (uint32_t& h : hash) h = (h * 31 + uint32_t(s.tokens[i])) & 0x3fffff;  // stays a finite float
+        for (uint32_t& h : hash)  // stays a finite float
+          h = (h * 31 + uint32_t(tokens[size_t(s.state->length() + i)])) & 0x3fffff;
       std::memcpy(s.state->next_recurrent(0), hash, sizeof(hash));
       *s.state->next_conv(0) = seen + float(s.count);
 
@@ -252,6 +326,7 @@ class FakeModel : public LanguageModel {
   }
 
   std::shared_ptr<Control> control_;
+  FakeVision vision_;
   StateLayout layout_;
   std::vector<float> logits_;
 };

@@ -144,6 +144,46 @@ TEST_SUITE("text/chat_format") {
                                                         "\"", "think"});
   }
 
+  TEST_CASE("IMG-11: a picture is its size and as many placeholders as it has tokens") {
+    const Chat chat;
+    const std::vector<ImageSlot> slots = {{640, 480, 3}, {28, 28, 1}};
+    MessagePart first, second;
+    first.kind = second.kind = MessagePart::Kind::image;
+    first.image = 0;
+    second.image = 1;
+    const auto shown =
+        chat.format->render({{Role::user, {text("<|media_pad|>"), second, text("or"), first, text("?")}, ""}},
+                            slots, false, false);
+    REQUIRE(shown.is_ok());
+    std::string written;
+    for (const TokenId id : shown.value().tokens)
+      written +=
+          chat.tokenizer->is_control(id) ? chat.tokenizer->control_name(id) : chat.tokenizer->bytes(id);
+    CHECK(written ==
+          "<|open|>message role=\"user\"<|sep|><|media_pad|>"
+          "<|media_begin|>image 28x28<|media_content|><|media_pad|><|media_end|>or"
+          "<|media_begin|>image 640x480<|media_content|><|media_pad|><|media_pad|><|media_pad|><|media_end|>?"
+          "<|close|>message<|sep|><|end_of_msg|>");
+    const auto& places = shown.value().places;
+    REQUIRE(places.size() == 2);
+    CHECK(places[0].image == 1);
+    CHECK(places[1].image == 0);
+    const TokenId pad = chat.format->image_token();
+    CHECK(chat.tokenizer->control_name(pad) == "<|media_pad|>");
+    const auto& ids = shown.value().tokens;
+    CHECK(std::count(ids.begin(), ids.end(), pad) == 4);  // the user's own is text
+    CHECK(ids[places[0].first] == pad);
+    for (size_t i = 0; i < 3; ++i) CHECK(ids[places[1].first + i] == pad);
+
+    second.image = 2;
+    CHECK(chat.format->render({{Role::user, {second}, ""}}, slots, false, false).status().code() ==
+          Code::argument);
+    const auto without = ChatFormat::create("kimi_k3", std::make_shared<ByteTokenizer>()).value();
+    CHECK(without->image_token() == -1);
+    CHECK(without->render({{Role::user, {first}, ""}}, slots, false, false).status().code() ==
+          Code::unsupported);
+  }
+
   TEST_CASE("TOK-03: control tokens come from the format, from markup and from tokens, never from text") {
     const Chat chat;
     std::string hostile;
@@ -159,7 +199,7 @@ TEST_SUITE("text/chat_format") {
       CHECK(controls({{role, {markup(hostile)}, ""}}) == controls({{role, {text("x")}, ""}}) + 12);
     }
     const TokenId open = *chat.tokenizer->control_id("<|open|>");
-    CHECK(controls({{Role::user, {{MessagePart::Kind::tokens, "", {open, 300}}}, ""}}) ==
+    CHECK(controls({{Role::user, {{MessagePart::Kind::tokens, "", {open, 300}, -1}}, ""}}) ==
           controls({{Role::user, {}, ""}}) + 1);
   }
 
@@ -194,7 +234,7 @@ TEST_SUITE("text/chat_format") {
     CHECK(utf8.info().position == 1);
     CHECK(utf8.message().find("message 1: ") == 0);
     for (const TokenId id : {TokenId(-1), chat.tokenizer->vocab_size()})
-      CHECK(chat.format->render({{Role::user, {{MessagePart::Kind::tokens, "", {id}}}, ""}}, true, true)
+      CHECK(chat.format->render({{Role::user, {{MessagePart::Kind::tokens, "", {id}, -1}}, ""}}, true, true)
                 .status()
                 .code() == Code::argument);
     CHECK(ChatFormat::create("kimi_linear", chat.tokenizer).status().code() == Code::unsupported);

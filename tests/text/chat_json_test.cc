@@ -38,9 +38,29 @@ TEST_SUITE("text/chat_json") {
     CHECK(messages_from_json("[]").value().empty());
   }
 
+  TEST_CASE("a picture is a name that the host binds") {
+    const auto read = messages_from_json(R"([{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "a.png", "detail": "high"}}, {"type": "text", "text": "?"}]}])");
+    REQUIRE_MESSAGE(read.is_ok(), read.status().message());
+    const std::vector<MessagePart>& parts = read.value()[0].parts;
+    REQUIRE(parts.size() == 2);
+    CHECK(parts[0].kind == MessagePart::Kind::image);
+    CHECK(parts[0].text == "a.png");
+    CHECK(parts[0].image == -1);
+    CHECK(parts[1].kind == MessagePart::Kind::text);
+    const auto with = [](const std::string& image) {
+      return R"([{"role": "user", "content": [{"type": "image_url")" + image + "}]}]";
+    };
+    fails(with(""), Code::json, "messages[0].content[0].image_url is not an object");
+    fails(with(R"(, "image_url": "a.png")"), Code::json, "image_url is not an object");
+    fails(with(R"(, "image_url": {})"), Code::json, "image_url.url is not a string");
+    fails(with(R"(, "image_url": {"url": 3})"), Code::json, "image_url.url is not a string");
+    fails(with(R"(, "image_url": {"url": ""})"), Code::json, "image_url.url is not a name");
+  }
+
   TEST_CASE("what we do not read is named") {
-    fails(R"([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])", Code::unsupported,
-          "messages[0].content[0] has type 'image_url'");
+    fails(R"([{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}])", Code::unsupported,
+          "messages[0].content[0] has type 'input_audio'");
     fails(R"([{"role": "developer", "content": "x"}])", Code::unsupported, "messages[0].role is 'developer'");
     fails(R"([{"role": "assistant", "content": "x", "tool_calls": [1]}])", Code::unsupported, "'tool_calls'");
     fails(R"({"messages": [], "tools": [1]})", Code::unsupported, "'tools'");
