@@ -32,8 +32,8 @@ void lay_row(const uint8_t* from, int channels, int y, int width, uint8_t* to) {
 PictureShape picture_shape(const VisionConfig& config, int width, int height) {
   DSA_ASSERT(width > 0 && height > 0);
   const double w = width, h = height, side = double(config.side_limit) * config.patch;
-  const double patches =
-      std::max(1.0, double(width / config.patch)) * std::max(1.0, double(height / config.patch));
+  const int columns = std::max(1, width / config.patch), rows = std::max(1, height / config.patch);
+  const double patches = double(columns) * rows;
   const double scale = std::min({1.0, std::sqrt(config.patch_limit / patches), side / w, side / h});
   PictureShape shape;
   shape.width = int(std::min(side, std::max(1.0, std::floor(w * scale))));
