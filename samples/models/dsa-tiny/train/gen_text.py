@@ -215,11 +215,39 @@ def story_messages(teller, rng, held_out=False):
     return [("user", request), ("assistant", story)]
 
 
+@dataclass
+class Turn:
+    answer: str = ""
+    pattern: str = ""
+    questions: list = field(default_factory=list)
+    held_out: list = field(default_factory=list)
+
+
+def read_scripts(path):
+    """name -> list of turns; None stands for questions about facts."""
+    scripts, turns = {}, None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            turns = scripts[line.strip("[]")] = []
+        elif line.startswith("A: "):
+            turns.append(Turn(line[3:]))
+        elif line.startswith("P: "):
+            turns[-1].pattern = line[3:]
+        elif line.startswith("Q: "):
+            turns[-1].questions.append(line[3:])
+        elif line.startswith("H: "):
+            turns[-1].held_out.append(line[3:])
+        elif line == "*":
+            turns.append(None)
+    return scripts
+
+
 class Chat:
     """T1: questions with exactly one right answer each, and small talk."""
 
-    def __init__(self, facts, fact_kinds, talk_kinds):
-        self.facts, self.fact_kinds, self.talk_kinds = facts, fact_kinds, talk_kinds
+    def __init__(self, facts, fact_kinds, talk_kinds, scripts, words):
+        self.facts, self.fact_kinds, self.talk_kinds, self.scripts, self.words = facts, fact_kinds, talk_kinds, scripts, words
+        self.continents = {fact["x"]: fact["y"] for fact in facts["continents"]}
         self.kind_names = list(FACT_SHARES)
         self.kind_shares = list(FACT_SHARES.values())
 
@@ -246,9 +274,39 @@ class Chat:
     def question(self, rng, held_out=False):
         return self.talk(rng, None, held_out) if rng.random() < 0.15 else self.fact(rng, held_out)
 
+    def _script_values(self, rng):
+        words = self.words
+        names = rng.sample(words["girls"] + words["boys"], 2)
+        one, two = rng.sample(self.facts["capitals"], 2)
+        left, right = rng.sample(self.facts["opposites"], 2)
+        a, b, c = rng.randrange(1, 100), rng.randrange(1, 100), rng.randrange(1, 30)
+        while pair_is_held_out(a, b) or pair_is_held_out(a + b, c):
+            a, b, c = rng.randrange(1, 100), rng.randrange(1, 100), rng.randrange(1, 30)
+        return {"name": names[0], "name2": names[1], "food": rng.choice(words["foods"]), "animal": rng.choice(words["animals"]),
+                "thing": rng.choice(words["things"]), "place": rng.choice(words["places"]), "number": str(rng.randrange(10, 10000)),
+                "country": one["x"], "capital": one["y"], "country2": two["x"], "capital2": two["y"], "continent2": self.continents[two["x"]],
+                "word": left["x"], "other": left["y"], "word2": right["x"], "other2": right["y"],
+                "a": str(a), "b": str(b), "c": str(c), "ab": str(a + b), "abc": str(a + b + c)}
+
+    def script(self, rng, held_out=False):
+        """[(question, answer, what a right answer contains)]"""
+        values, out = self._script_values(rng), []
+        for turn in self.scripts[rng.choice(list(self.scripts))]:
+            if turn is None:
+                for _ in range(rng.randrange(0, 3)):
+                    question, answer = self.fact(rng, held_out)
+                    out.append((question, answer, answer))
+            else:
+                question = rng.choice(turn.held_out if held_out else turn.questions)
+                out.append((fill(question, values), fill(turn.answer, values), fill(turn.pattern, values)))
+        return out
+
     def messages(self, rng, held_out=False):
         messages = [("system", rng.choice(SYSTEM_TEXTS))] if rng.random() < 0.12 else []
         turns = []
+        if rng.random() < 0.25:
+            turns = [turn[:2] for turn in self.script(rng, held_out)]
+            return messages + [message for question, answer in turns for message in (("user", question), ("assistant", answer))]
         if rng.random() < 0.2:
             turns.append(self.talk(rng, GREETINGS, held_out))
         for _ in range(rng.choice((1, 1, 2, 3, 4, 6))):
@@ -275,6 +333,9 @@ SUM_WORDINGS = {
     "*": ("{a} * {b}", "What is {a} * {b}?", "{a} * {b} = ?", "{a} * {b} =", "What is {a} times {b}?", "Multiply {a} and {b}.",
           "How much is {a} * {b}?", "Calculate {a} * {b}.", "Please multiply {a} by {b}.", "Tell me what {a} * {b} is."),
 }
+SUM_WORDINGS_HELD_OUT = {"+": ("Can you add {a} and {b}?", "I need the sum of {a} and {b}."),
+                         "-": ("Can you subtract {b} from {a}?", "I need the difference of {a} and {b}."),
+                         "*": ("Can you multiply {a} by {b}?", "I need the product of {a} and {b}.")}
 COMPARE_WORDINGS = (("Which is larger, {a} or {b}?", max), ("Which number is larger, {a} or {b}?", max), ("Which is more, {a} or {b}?", max),
                     ("Which is smaller, {a} or {b}?", min), ("Which number is smaller, {a} or {b}?", min), ("Which is less, {a} or {b}?", min))
 BATCH_WORDINGS = ("Calculate:", "Do these sums:", "Please answer:", "What are the results?", "Sums:")
@@ -303,11 +364,36 @@ def sum_result(left, operator, right):
     return left + right if operator == "+" else left - right if operator == "-" else left * right
 
 
+def columns(left, operator, right):
+    """The sum worked out digit by digit, from the right."""
+    lines, carry = [], 0
+    top, low = str(left)[::-1], str(right)[::-1]
+    for i in range(max(len(top), len(low))):
+        a, b = int(top[i]) if i < len(top) else 0, int(low[i]) if i < len(low) else 0
+        if operator == "+":
+            lines.append(f"{a} + {b} + 1 = {a + b + 1}." if carry else f"{a} + {b} = {a + b}.")
+            carry = (a + b + carry) // 10
+        else:
+            a -= carry
+            carry = int(a < b)
+            lines.append(f"{a + 10 * carry} - {b} = {a + 10 * carry - b}.")
+    return " ".join(lines)
+
+
+def thought_messages(rng, held_out=False):
+    """A sum with thinking on."""
+    operator = rng.choice("+-")
+    left, right = sum_operands(operator, rng, 3 if rng.random() < 0.7 else 2)
+    question = rng.choice((SUM_WORDINGS_HELD_OUT if held_out else SUM_WORDINGS)[operator]).format(a=left, b=right)
+    answer = f"{left} {operator} {right} = {sum_result(left, operator, right)}."
+    return [("user", question), ("thought", (columns(left, operator, right), answer))]
+
+
 def one_sum(rng):
     """(question, short form, answer)"""
     dice = rng.random()
-    operator = "+" if dice < 0.42 else "-" if dice < 0.84 else "*"
-    left, right = sum_operands(operator, rng, 3 if rng.random() < 0.25 else 2)
+    operator = "+" if dice < 0.4 else "-" if dice < 0.8 else "*"
+    left, right = sum_operands(operator, rng, 3 if rng.random() < 0.45 else 2)
     text = f"{left} {operator} {right}"
     question = rng.choice(SUM_WORDINGS[operator]).format(a=left, b=right)
     return question, text, f"{text} = {sum_result(left, operator, right)}"
@@ -330,6 +416,8 @@ def counting(rng):
 
 
 def arithmetic_messages(rng, held_out=False):
+    if rng.random() < 0.2:  # a tenth of the tokens
+        return thought_messages(rng, held_out)
     messages = []
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
         dice = rng.random()
@@ -347,8 +435,9 @@ def arithmetic_messages(rng, held_out=False):
 
 
 def load_chat(corpus_folder, data_folder):
+    words = json.loads((corpus_folder / "words.json").read_text(encoding="utf-8"))
     return Chat(read_facts(corpus_folder, data_folder), read_kinds(corpus_folder / "paraphrases.txt"),
-                read_kinds(Path(corpus_folder) / "dialogues.txt"))
+                read_kinds(corpus_folder / "dialogues.txt"), read_scripts(corpus_folder / "scripts.txt"), words)
 
 
 def load_teller(corpus_folder):
