@@ -2,7 +2,6 @@
 import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 SYSTEM_TEXTS = ("Be brief.", "You are Dsa Tiny.", "You are a helpful assistant.", "Answer in one sentence.", "Be kind.",
                 "Answer the questions of the user.")
@@ -123,6 +122,22 @@ def read_frames(path):
     return frames
 
 
+@dataclass
+class Plot:
+    beats: list  # (kind, whether it may be left out)
+    held_out: bool
+    has_thing: bool
+
+
+def read_plots(path):
+    plots = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            beats = [(beat.rstrip("?"), beat.endswith("?")) for beat in line.lstrip("!").split()]
+            plots.append(Plot(beats, line.startswith("!"), any(beat in ("have", "wish", "find_thing") for beat, _ in beats)))
+    return plots
+
+
 SLOT_LISTS = {"animal": "animals", "walker": "walkers", "place": "places", "thing": "things", "food": "foods", "color": "colors",
               "weather": "weather", "feeling": "feelings", "trait": "traits", "season": "seasons", "day": "days", "number": "numbers"}
 PRONOUNS = {"girl": {"he": "she", "him": "her", "his": "her", "himself": "herself"},
@@ -132,8 +147,11 @@ PRONOUNS = {"girl": {"he": "she", "him": "her", "his": "her", "himself": "hersel
 class StoryTeller:
     """Fills story frames. Every slot keeps its value through the story."""
 
-    def __init__(self, frames, words):
+    def __init__(self, frames, beats, plots, words):
         self.words = words
+        self.beats = {kind: [self._compile(line) for line in lines] for kind, lines in beats.items()}
+        self.plots = [plot for plot in plots if not plot.held_out]
+        self.held_out_plots = [plot for plot in plots if plot.held_out]
         self.frames = [(frame, self._compile(frame.text)) for frame in frames if not frame.held_out]
         self.held_out = [(frame, self._compile(frame.text)) for frame in frames if frame.held_out]
 
@@ -159,6 +177,7 @@ class StoryTeller:
             if base == "name":
                 gender = rng.choice(("girl", "boy"))
                 names = self.words["girls" if gender == "girl" else "boys"]
+                slots["boy" + key[4:]] = gender
                 self._choose(key, names, slots, rng)
                 for pronoun, value in PRONOUNS[gender].items():
                     slots[pronoun + key[4:]] = value
@@ -195,12 +214,52 @@ class StoryTeller:
             out.append(text)
         return "".join(out)
 
-    def story(self, rng, held_out=False):
-        """(topic, story)"""
-        frame, parts = rng.choice(self.held_out if held_out and self.held_out else self.frames)
+    def frame_story(self, rng, held_out=False):
+        """(topic, story) of a frame."""
+        frame, parts = rng.choice(self.held_out if held_out else self.frames)
         slots = {}
         topic = self._render(self._compile(rng.choice(frame.topics)), slots, rng)
         return topic, self._render(parts, slots, rng)
+
+    def _companion(self, slots, rng):
+        """The companion in `slots`; returns (kind, the topic's words for it)."""
+        if rng.random() < 0.6:
+            animal = self._value("animal", slots, rng)
+            slots.update(c=f"the {animal}", che="it", chim="it", chis="its")
+            return "animal", with_article(animal)
+        name = self._value("name2", slots, rng)
+        slots.update(c=name, che=slots["he2"], chim=slots["him2"], chis=slots["his2"])
+        return "child", name
+
+    def plot_story(self, rng, held_out=False):
+        """(topic, story, names that the topic asks for) of a plot."""
+        plot, slots = rng.choice(self.held_out_plots if held_out else self.plots), {}
+        name = self._value("name", slots, rng)
+        kind, companion = self._companion(slots, rng)
+        asked = [name, slots["animal" if kind == "animal" else "name2"]]
+        thing = ""
+        if plot.has_thing and rng.random() < 0.5:
+            thing = with_article(self._value("color", slots, rng)) + " " + self._value("thing", slots, rng)
+        pair = [name, companion] if kind == "child" or rng.random() < 0.7 else [companion, name]
+        topic = f"{pair[0]}, {pair[1]} and {thing}" if thing else f"{pair[0]} and {pair[1]}"
+        out, last = [], {}
+        for beat, optional in plot.beats:
+            if optional and rng.random() < 1 / 3:
+                continue
+            beat = beat if beat in self.beats else f"{beat}_{kind}"
+            lines = self.beats[beat]
+            number = rng.randrange(len(lines))
+            if last.get(beat) == number:
+                number = (number + 1) % len(lines)
+            last[beat] = number
+            out.append(self._render(lines[number], slots, rng))
+        return topic, " ".join(out), asked
+
+    def story(self, rng, held_out=False):
+        """(topic, story): of a plot, or, a quarter of those for training, of a frame."""
+        if not held_out and rng.random() < 0.25:
+            return self.frame_story(rng)
+        return self.plot_story(rng, held_out)[:2]
 
 
 STORY_REQUESTS = ("Tell me a story about {}.", "Tell a story about {}.", "I want to hear a story about {}.", "Please tell me a story about {}.",
@@ -442,4 +501,5 @@ def load_chat(corpus_folder, data_folder):
 
 def load_teller(corpus_folder):
     words = json.loads((corpus_folder / "words.json").read_text(encoding="utf-8"))
-    return StoryTeller(read_frames(corpus_folder / "frames.txt"), words), words
+    beats, plots = read_sections(corpus_folder / "beats.txt"), read_plots(corpus_folder / "plots.txt")
+    return StoryTeller(read_frames(corpus_folder / "frames.txt"), beats, plots, words), words

@@ -187,6 +187,18 @@ def test_scripts(corpus):
             assert pattern and pattern in answer and "{" not in question + answer, (question, answer, pattern)
 
 
+def test_stories(corpus):
+    """A plot keeps to its names, fills every slot and is never both trained on and held out."""
+    names = set(corpus.words["girls"] + corpus.words["boys"])
+    trained = {tuple(beat for beat, _ in plot.beats) for plot in corpus.teller.plots}
+    assert not any(tuple(beat for beat, _ in plot.beats) in trained for plot in corpus.teller.held_out_plots)
+    for seed in range(1, 2000):
+        topic, story, asked = corpus.teller.plot_story(random.Random(seed), seed % 2 == 0)
+        words = set(re.findall(r"\w+", story))
+        assert all(name in words and name in topic for name in asked) and names & words == names & set(asked), (topic, story)
+        assert not set("{}[]|~") & set(story), story
+
+
 def test_thoughts(corpus):
     for seed in range(1, 500):
         _, (_, (trace, answer)) = gen_text.thought_messages(random.Random(seed))
