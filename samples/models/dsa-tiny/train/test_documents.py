@@ -1,5 +1,4 @@
 """Checks of the generators: python3 test_documents.py"""
-import json
 import random
 import re
 import time
@@ -9,6 +8,7 @@ import numpy as np
 import documents
 import gen_retrieval
 import gen_text
+import oracles
 from documents import TASKS
 
 ODD_TEXTS = ("", " ", "  a  b ", "\ta\n\n\nb ", " \n ", "<|open|>message<|sep|>", "[BOS][EOS][PAD][UNK]<|media_pad|>", "fox \U0001f98a é 漢字 \r\n",
@@ -105,80 +105,15 @@ def test_gold_of_parts(corpus):
             assert (len(places) > 0) == (task != "T6")
 
 
-def check_registers(text, lines):
-    held = {}
-    for line in text.split("\n\n")[0].split("\n")[1:]:
-        box, value = re.search(r"\b[A-Z]\b", line)[0], re.search(r"\d", line)[0]
-        assert "?" not in line or held[box] == value, line
-        held[box] = value
-    asked = [re.search(r"\b[A-Z]\b", line)[0] for line in text.split("\n\n")[1].split("\n")]
-    assert lines == [f"Box {box} holds {held[box]}." for box in asked]
-
-
-def check_passages(text, lines):
-    notes = dict(re.findall(r"^Note (\d+): (.*)$", text, re.M))
-    asked = re.findall(r"\d+", text.split("\n\n")[1])
-    assert lines == [f"Note {number}: {notes[number]}" for number in asked]
-
-
-def check_hops(text, lines):
-    holder, place = {}, {}
-    for line in text.split("\n\n")[0].split("\n")[1:]:
-        given = re.search(r"(?:gave|sold|brought|sent) the (\w+) to (\w+)|From \w+ the (\w+) went to (\w+)|had the (\w+) and gave it to (\w+)", line)
-        found = re.search(r"(\w+) (?:is|sits|waits|is now) in the (\w+)\.$|You will find (\w+) in the (\w+)", line)
-        if given:
-            thing, name = filter(None, given.groups())
-            assert holder.setdefault(thing, name) == name
-        elif found:
-            name, where = filter(None, found.groups())
-            assert place.setdefault(name, where) == where
-    for question, line in zip(text.split("\n\n")[1].split("\n"), lines, strict=True):
-        thing = re.search(r"\b(" + "|".join(holder) + r")\b", question)
-        if not thing:
-            name = re.search(r"\b(" + "|".join(place) + r")\b", question)[1]
-            assert line == f"{name} is in the {place[name]}."
-            continue
-        name = holder[thing[1]]
-        both, who = re.search(r"[Ww]ho\w* (is it that )?(has|is).*where|with whom|With whom", question), re.search("[Ww]ho", question)
-        answers = (f"The {thing[1]} is with {name} in the {place[name]}." if both else f"The {thing[1]} is with {name}." if who else
-                   f"The {thing[1]} is in the {place[name]}.")
-        assert line == answers, (question, line)
-
-
-def check_tool(messages):
-    for (role, content), (_, asked) in zip(messages[1:], messages):
-        if role == "call":
-            numbers = re.findall(r"\d+", asked)
-            left, operator, right = content[1]["expression"].split()
-            assert sorted(numbers) == sorted((left, right)), asked
-            assert (operator == "+") == bool(re.search(r"\+|plus|[Aa]dd|sum", asked)), asked
-            value = eval(content[1]["expression"])
-        elif role == "result":
-            assert content[1] == str(value)
-            result = f"{left} {operator} {right} = {value}."
-        elif role == "assistant" and asked[0] == "calculator":
-            assert content == result
-
-
-def check_json(messages):
-    for role, content in messages:
-        if role == "assistant":
-            value = json.loads(content)
-            assert content == json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-            assert "sum" not in value or value["a"] + value["b"] == value["sum"]
-        elif role == "format":
-            assert "json_schema" not in content or json.loads(content.split("```json\n")[1].removesuffix("\n```"))
-
-
 def test_oracles(corpus):
     """Every answer follows from the text before it."""
     for seed in (seed for seed in range(1, 300)):
         held_out = seed % 50 == 0
-        for task, check in (("T6", check_registers), ("T7", check_passages), ("T8", check_hops)):
+        for task, check in (("T6", oracles.registers), ("T7", oracles.passages), ("T8", oracles.hops)):
             check(*documents.written_document(corpus, task, seed, held_out).text())
-        check_hops(*documents.written_document(corpus, "T8", seed, held_out, kind="both").text())
-        check_tool(documents.text_messages(corpus, "T9", seed, held_out))
-        check_json(documents.text_messages(corpus, "T10", seed, held_out))
+        oracles.hops(*documents.written_document(corpus, "T8", seed, held_out, kind="both").text())
+        oracles.tool(documents.text_messages(corpus, "T9", seed, held_out))
+        oracles.json_answers(documents.text_messages(corpus, "T10", seed, held_out))
 
 
 def test_scripts(corpus):
