@@ -200,8 +200,18 @@ Result<std::vector<Question>> read_questions(const std::string& path) {
   if (!in) return error(Code::not_found, path, ": cannot be read");
   for (std::string line; std::getline(in, line);) {
     DSA_ASSIGN(const Json json, parse_json(line, path));
-    DSA_ASSIGN(Question question, read_question(json));
-    questions.push_back(std::move(question));
+    if (!json.contains("asked")) {
+      DSA_ASSIGN(Question question, read_question(json));
+      questions.push_back(std::move(question));
+      continue;
+    }
+    for (Json asked : json["asked"]) {  // one text, asked in several ways
+      asked["kind"] = json["kind"];
+      const std::string text = json["text"].get<std::string>() + asked["question"].get<std::string>();
+      asked["messages"] = Json::array({{{"role", "user"}, {"content", text}}});
+      DSA_ASSIGN(Question question, read_question(asked));
+      questions.push_back(std::move(question));
+    }
   }
   return questions;
 }

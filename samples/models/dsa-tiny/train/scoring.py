@@ -19,8 +19,15 @@ SCORES = 1 << 26  # attention scores of one head in a batch; bounds the memory
 
 
 def read_eval(task, folder=FOLDER):
+    """The records of a task; one that asks its text in several ways becomes several."""
+    entries = []
     with open(Path(folder) / "eval" / f"{task.lower()}.jsonl", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+        for entry in map(json.loads, lines):
+            text, asked = entry.pop("text", ""), entry.pop("asked", [{}])
+            for one in asked:
+                more = {"messages": [{"role": "user", "content": text + one.pop("question")}]} if one else {}
+                entries.append({**entry, **more, **one})
+    return entries
 
 
 def tokens_of(corpus, entry):
