@@ -1,10 +1,11 @@
 // dsa_eval MODEL [options]: asks a model folder the questions of its own eval/ folder, greedily, and scores the answers.
 //
-//   --task T1          only this task (T1 to T10)
+//   --task T1          only this task (T1 to T10; V1 to V7 if the model sees)
 //   --size S           only this kind of question, such as "300 in 16k"
 //   --limit N          at most N documents of each kind
 //   --selection S      learned (default), recent or random positions instead of those of the indexer
 //   --rotate-experts N expert e does the work of expert e + N
+//   --pictures P       shown (default), swapped with those of other questions of the kind, or blank
 //   --route R          fast (default) or exact MXFP4 products
 //   --at-least P       fail if a task scores below P percent
 //   --at-most P        fail if a task scores above P percent
@@ -19,6 +20,7 @@
 #include <fstream>
 
 #include "golden/fixture.h"
+#include "golden/vision_fixture.h"
 #include "text/chat_format.h"
 #include "text/chat_json.h"
 #include "text/tokenizer.h"
@@ -29,13 +31,14 @@ namespace {
 constexpr int kMaxAnswer = 512;  // tokens
 constexpr int kDepths = 10;      // parts of a long text, for scores by the place of the answer
 constexpr int kDenseTopK = 1 << 14;
-const char* const kTasks[] = {"T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "T10"};
+const char* const kTasks[] = {"T1",  "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9",
+                              "T10", "V1", "V2", "V3", "V4", "V5", "V6", "V7"};
 
 struct Options {
   std::string folder, task, size;
   int limit = 1 << 30, threads = 2;
   ModelOptions model;
-  std::string selection = "learned", route = "fast";
+  std::string selection = "learned", route = "fast", pictures = "shown";
   double at_least = 0, at_most = 100;  // percent
   bool gates = false, write = false, verbose = false;
 };
@@ -55,6 +58,13 @@ struct Question {
   std::vector<TokenId> answer_tokens;      // instead of answers
   std::vector<std::string> names, others;  // that a story must and must not contain
   std::vector<int> depths;                 // of the answers, 0 to kDepths - 1
+};
+
+// A question in tokens, with the features of its pictures.
+struct Prompt {
+  std::vector<TokenId> tokens;
+  std::unique_ptr<VisionPass> pass;  // owns the rows
+  std::vector<PlacedRows> placed;
 };
 
 struct Reply {
@@ -113,6 +123,7 @@ struct Asker {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatFormat> format;
   SelectionRecorder recorder;
+  std::string folder, pictures;
 };
 
 // What the weights must reach before they are committed; `kind` "" is the whole task.
@@ -147,6 +158,18 @@ const Gate kGates[] = {
     {"T7", "8k", "right, %", percent, 90},
     {"T9", "call", "right, %", percent, 95},
     {"T9", "use", "right, %", percent, 95},
+    {"V1", "styles of the training", "right, %", percent, 92},
+    {"V1", "style never trained on", "right, %", percent, 50},
+    {"V2", "color", "right, %", percent, 98},
+    {"V2", "shape", "right, %", percent, 97},
+    {"V2", "count", "right, %", percent, 92},
+    {"V3", "relations", "right, %", percent, 90},
+    {"V4", "typefaces of the training", "right, %", percent, 95},
+    {"V4", "typeface never trained on", "right, %", percent, 80},
+    {"V5", "flags", "right, %", percent, 95},
+    {"V6", "clothes", "right, %", percent, 82},
+    {"V7", "one of several", "right, %", percent, 90},
+    {"V7", "before a long text", "right, %", percent, 90},
     {"T10", "", "valid JSON, %", [](const Score& s) { return Score::share(s.valid, s.answers); }, 98},
 };
 
@@ -216,26 +239,63 @@ Result<std::vector<Question>> read_questions(const std::string& path) {
   return questions;
 }
 
-// The one place where a question becomes a prompt.
-Result<std::vector<TokenId>> prompt_of(const Asker& asker, const Question& question) {
-  if (!question.tokens.empty()) return question.tokens;
-  return asker.format->render(question.messages, true, question.thinking);
+Result<Picture> read_picture(const Asker& asker, const std::string& name) {
+  DSA_ASSIGN(Picture picture, Picture::from_file(join_path(asker.folder, name)));
+  if (asker.pictures != "blank") return picture;
+  const std::vector<uint8_t> gray(size_t(picture.width()) * size_t(picture.height()), 128);
+  return Picture::from_pixels({gray.data(), picture.width(), picture.height(), 0, PixelFormat::gray8, 0});
 }
 
-Result<std::vector<float>> read_prompt(Asker& asker, SequenceState& sequence,
-                                       const std::vector<TokenId>& prompt) {
+// The one place where a question becomes a prompt.
+Result<Prompt> prompt_of(Asker& asker, const Question& question) {
+  Prompt prompt;
+  prompt.tokens = question.tokens;
+  if (!prompt.tokens.empty()) return prompt;
+  std::vector<Message> messages = question.messages;
+  std::vector<Picture> pictures;
+  for (Message& message : messages)
+    for (MessagePart& part : message.parts) {
+      if (part.kind != MessagePart::Kind::image) continue;
+      DSA_ASSIGN(Picture picture, read_picture(asker, part.text));
+      part.image = int(pictures.size());
+      pictures.push_back(std::move(picture));
+    }
+  if (!pictures.empty() && asker.model.decoder->vision() == nullptr)
+    return error(Code::unsupported, "the model reads text only");
+  std::vector<ImageSlot> slots;
+  std::vector<const Picture*> shown;
+  for (const Picture& picture : pictures) {
+    const int tokens = asker.model.decoder->vision()->shape(picture.width(), picture.height()).tokens;
+    slots.push_back({picture.width(), picture.height(), tokens});
+    shown.push_back(&picture);
+  }
+  DSA_ASSIGN(RenderedChat chat, asker.format->render(messages, slots, true, question.thinking));
+  prompt.tokens = std::move(chat.tokens);
+  if (shown.empty()) return prompt;
+  DSA_ASSIGN(prompt.pass, run_vision(asker.model, shown));
+  const Tensor features = prompt.pass->features();
+  int row = 0;
+  for (size_t i = 0; i < chat.places.size(); ++i) {  // the pictures are in the order of the message
+    prompt.placed.push_back(
+        {int(chat.places[i].first), slots[i].tokens, features.f32() + row * features.stride[0]});
+    row += slots[i].tokens;
+  }
+  return prompt;
+}
+
+Result<std::vector<float>> read_prompt(Asker& asker, SequenceState& sequence, const Prompt& prompt) {
   std::vector<float> logits;
-  for (size_t at = 0; at < prompt.size();) {
-    const int count = std::min(int(prompt.size() - at), asker.model.decoder->max_step_tokens());
-    DSA_ASSIGN(logits, append(asker.model, sequence, prompt.data() + at, count));
+  for (size_t at = 0; at < prompt.tokens.size();) {
+    const int count = std::min(int(prompt.tokens.size() - at), asker.model.decoder->max_step_tokens());
+    DSA_ASSIGN(logits, append(asker.model, sequence, prompt.tokens.data() + at, count, prompt.placed));
     at += size_t(count);
   }
   return logits;
 }
 
-Result<Reply> answer(Asker& asker, const std::vector<TokenId>& prompt, bool thinking, Score& score) {
-  score.tokens += int64_t(prompt.size());
-  SequenceState sequence(*asker.model.pool, int(prompt.size()) + kMaxAnswer);
+Result<Reply> answer(Asker& asker, const Prompt& prompt, bool thinking, Score& score) {
+  score.tokens += int64_t(prompt.tokens.size());
+  SequenceState sequence(*asker.model.pool, int(prompt.tokens.size()) + kMaxAnswer);
   DSA_ASSIGN(std::vector<float> logits, read_prompt(asker, sequence, prompt));
   asker.recorder.clear();
   const auto reader = asker.format->reader(thinking);
@@ -254,9 +314,9 @@ Result<Reply> answer(Asker& asker, const std::vector<TokenId>& prompt, bool thin
 }
 
 // How well the model predicts a text that it is given.
-Status measure(Asker& asker, const std::vector<TokenId>& prompt, const std::string& text, Score& score) {
+Status measure(Asker& asker, const Prompt& prompt, const std::string& text, Score& score) {
   DSA_ASSIGN(const std::vector<TokenId> ids, asker.tokenizer->encode(text));
-  SequenceState sequence(*asker.model.pool, int(prompt.size() + ids.size()));
+  SequenceState sequence(*asker.model.pool, int(prompt.tokens.size() + ids.size()));
   DSA_ASSIGN(std::vector<float> logits, read_prompt(asker, sequence, prompt));
   for (const TokenId id : ids) {
     const float top = *std::max_element(logits.begin(), logits.end());
@@ -335,12 +395,14 @@ void count_selected(const Asker& asker, const std::vector<TokenId>& prompt, cons
 Result<bool> chat(Asker& asker, const Question& question, Score& score, std::string& last) {
   Question so_far;
   const auto say = [&](Role role, const std::string& text) {
-    so_far.messages.push_back({role, {{MessagePart::Kind::text, text, {}}}, ""});
+    Message& message = so_far.messages.emplace_back();
+    message.role = role;
+    message.parts.emplace_back().text = text;
   };
   bool is_right = true;
   for (const Turn& turn : question.turns) {
     say(Role::user, turn.content);
-    DSA_ASSIGN(const std::vector<TokenId> prompt, prompt_of(asker, so_far));
+    DSA_ASSIGN(const Prompt prompt, prompt_of(asker, so_far));
     DSA_ASSIGN(const Reply reply, answer(asker, prompt, false, score));
     for (const std::string& part : turn.expected) is_right &= reply.text.find(part) != std::string::npos;
     say(Role::assistant, reply.text);
@@ -358,7 +420,7 @@ Status ask(Asker& asker, Asker* dense, const std::string& task, const Question& 
     score.right += is_right;
     return Status::ok();
   }
-  DSA_ASSIGN(const std::vector<TokenId> prompt, prompt_of(asker, question));
+  DSA_ASSIGN(const Prompt prompt, prompt_of(asker, question));
   DSA_ASSIGN(const Reply reply, answer(asker, prompt, question.thinking, score));
   said = trimmed(reply.text);
   if (!question.answer_tokens.empty()) {
@@ -390,7 +452,7 @@ Status ask(Asker& asker, Asker* dense, const std::string& task, const Question& 
         score.as_dense += i < other.size() && other[i] == line;
       }
     }
-    count_selected(asker, prompt, reply, score);
+    count_selected(asker, prompt.tokens, reply, score);
     return Status::ok();
   }
   if (task == "T2") {
@@ -420,10 +482,32 @@ void print(const std::string& task, const std::string& kind, const Score& s) {
   fflush(stdout);
 }
 
+// Every question gets the pictures of the next one of its kind that has another answer and as many of them.
+void swap_pictures(std::vector<Question>& questions) {
+  const auto names = [](Question& question) {
+    std::vector<std::string*> found;
+    for (Message& message : question.messages)
+      for (MessagePart& part : message.parts)
+        if (part.kind == MessagePart::Kind::image) found.push_back(&part.text);
+    return found;
+  };
+  std::vector<Question> before = questions;
+  for (size_t i = 0; i < questions.size(); ++i)
+    for (size_t step = 1; step < before.size(); ++step) {
+      Question& other = before[(i + step) % before.size()];
+      if (other.kind != questions[i].kind || other.answers == questions[i].answers) continue;
+      const auto from = names(other), to = names(questions[i]);
+      if (from.size() != to.size()) continue;
+      for (size_t p = 0; p < to.size(); ++p) *to[p] = *from[p];
+      break;
+    }
+}
+
 Result<TaskScore> run_task(Asker& asker, Asker* dense, const Options& options, const std::string& task) {
   std::string file = task;
   for (char& c : file) c = char(tolower(c));
-  DSA_ASSIGN(const auto questions, read_questions(join_path(options.folder, "eval/" + file + ".jsonl")));
+  DSA_ASSIGN(auto questions, read_questions(join_path(options.folder, "eval/" + file + ".jsonl")));
+  if (options.pictures == "swapped") swap_pictures(questions);
   TaskScore scores{task, {}};
   for (const Question& question : questions) {
     if (!options.size.empty() && question.kind != options.size) continue;
@@ -436,7 +520,7 @@ Result<TaskScore> run_task(Asker& asker, Asker* dense, const Options& options, c
     score.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     ++score.documents;
     if (options.verbose && score.answers - score.right > wrong_before) {
-      const std::string text = !question.messages.empty() ? question.messages.back().parts[0].text
+      const std::string text = !question.messages.empty() ? question.messages.back().parts.back().text
                                : question.turns.empty()   ? "tokens"
                                                           : question.turns.back().content;
       printf("  asked '...%s'\n  got '%s', expected '%s'\n",
@@ -495,6 +579,7 @@ Status write_scores(const Options& options, const std::vector<TaskScore>& scores
   const std::string path = join_path(options.folder, "eval.json");
   DSA_ASSIGN(Json json, read_json_file(path));
   std::string key = concat("selection ", options.selection, ", route ", options.route);
+  if (options.pictures != "shown") key += concat(", pictures ", options.pictures);
   if (options.model.rotate_experts) key += concat(", experts rotated by ", options.model.rotate_experts);
   for (const TaskScore& task : scores)
     for (const auto& [kind, score] : task.kinds) json["engine"][key][task.task][kind] = figures(score);
@@ -507,6 +592,8 @@ Status load(Asker& asker, const Options& options, const ModelOptions& model) {
   DSA_ASSIGN(asker.tokenizer, Tokenizer::load(options.folder));
   DSA_ASSIGN(asker.format, ChatFormat::create("kimi_k3", asker.tokenizer));
   asker.recorder.attach(*asker.model.decoder);
+  asker.folder = options.folder;
+  asker.pictures = options.pictures;
   return Status::ok();
 }
 
@@ -520,7 +607,9 @@ Status run(const Options& options) {
   }
   std::vector<TaskScore> scores;
   for (const char* task : kTasks) {
-    if (!options.task.empty() && options.task != task) continue;
+    if (options.task.empty() ? task[0] == 'V' && asker.model.decoder->vision() == nullptr
+                             : options.task != task)
+      continue;
     DSA_ASSIGN(TaskScore score, run_task(asker, options.gates ? &dense : nullptr, options, task));
     const double percent = score.total().percent();
     scores.push_back(std::move(score));
@@ -565,6 +654,9 @@ bool parse(int argc, char** argv, Options& o) {
         o.model.selection = Selection::random;
       else if (o.selection != "learned")
         return false;
+    } else if (take("--pictures")) {
+      o.pictures = value;
+      if (o.pictures != "shown" && o.pictures != "swapped" && o.pictures != "blank") return false;
     } else if (take("--route")) {
       o.route = value;
       if (o.route != "fast" && o.route != "exact") return false;
@@ -587,7 +679,8 @@ int main(int argc, char** argv) {
     fprintf(stderr,
             "usage: dsa_eval MODEL [--task T] [--size S] [--limit N] [--threads N] [--selection "
             "learned|recent|random]\n"
-            "                [--rotate-experts N] [--route fast|exact] [--at-least P] [--at-most P]\n"
+            "                [--rotate-experts N] [--pictures shown|swapped|blank] [--route fast|exact]\n"
+            "                [--at-least P] [--at-most P]\n"
             "                [--gates] [--write] [--verbose]\n");
     return 2;
   }
