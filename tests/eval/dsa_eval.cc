@@ -19,8 +19,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "golden/fixture.h"
-#include "golden/vision_fixture.h"
+#include "golden/prompt_fixture.h"
 #include "text/chat_format.h"
 #include "text/chat_json.h"
 #include "text/tokenizer.h"
@@ -58,13 +57,6 @@ struct Question {
   std::vector<TokenId> answer_tokens;      // instead of answers
   std::vector<std::string> names, others;  // that a story must and must not contain
   std::vector<int> depths;                 // of the answers, 0 to kDepths - 1
-};
-
-// A question in tokens, with the features of its pictures.
-struct Prompt {
-  std::vector<TokenId> tokens;
-  std::unique_ptr<VisionPass> pass;  // owns the rows
-  std::vector<PlacedRows> placed;
 };
 
 struct Reply {
@@ -248,55 +240,15 @@ Result<Picture> read_picture(const Asker& asker, const std::string& name) {
 
 // The one place where a question becomes a prompt.
 Result<Prompt> prompt_of(Asker& asker, const Question& question) {
-  Prompt prompt;
-  prompt.tokens = question.tokens;
-  if (!prompt.tokens.empty()) return prompt;
-  std::vector<Message> messages = question.messages;
-  std::vector<Picture> pictures;
-  for (Message& message : messages)
-    for (MessagePart& part : message.parts) {
-      if (part.kind != MessagePart::Kind::image) continue;
-      DSA_ASSIGN(Picture picture, read_picture(asker, part.text));
-      part.image = int(pictures.size());
-      pictures.push_back(std::move(picture));
-    }
-  if (!pictures.empty() && asker.model.decoder->vision() == nullptr)
-    return error(Code::unsupported, "the model reads text only");
-  std::vector<ImageSlot> slots;
-  std::vector<const Picture*> shown;
-  for (const Picture& picture : pictures) {
-    const int tokens = asker.model.decoder->vision()->shape(picture.width(), picture.height()).tokens;
-    slots.push_back({picture.width(), picture.height(), tokens});
-    shown.push_back(&picture);
-  }
-  DSA_ASSIGN(RenderedChat chat, asker.format->render(messages, slots, true, question.thinking));
-  prompt.tokens = std::move(chat.tokens);
-  if (shown.empty()) return prompt;
-  DSA_ASSIGN(prompt.pass, run_vision(asker.model, shown));
-  const Tensor features = prompt.pass->features();
-  int row = 0;
-  for (size_t i = 0; i < chat.places.size(); ++i) {  // the pictures are in the order of the message
-    prompt.placed.push_back(
-        {int(chat.places[i].first), slots[i].tokens, features.f32() + row * features.stride[0]});
-    row += slots[i].tokens;
-  }
-  return prompt;
-}
-
-Result<std::vector<float>> read_prompt(Asker& asker, SequenceState& sequence, const Prompt& prompt) {
-  std::vector<float> logits;
-  for (size_t at = 0; at < prompt.tokens.size();) {
-    const int count = std::min(int(prompt.tokens.size() - at), asker.model.decoder->max_step_tokens());
-    DSA_ASSIGN(logits, append(asker.model, sequence, prompt.tokens.data() + at, count, prompt.placed));
-    at += size_t(count);
-  }
-  return logits;
+  if (!question.tokens.empty()) return Prompt{question.tokens, nullptr, {}};
+  return make_prompt(asker.model, *asker.format, question.messages, question.thinking,
+                     [&](const std::string& name) { return read_picture(asker, name); });
 }
 
 Result<Reply> answer(Asker& asker, const Prompt& prompt, bool thinking, Score& score) {
   score.tokens += int64_t(prompt.tokens.size());
   SequenceState sequence(*asker.model.pool, int(prompt.tokens.size()) + kMaxAnswer);
-  DSA_ASSIGN(std::vector<float> logits, read_prompt(asker, sequence, prompt));
+  DSA_ASSIGN(std::vector<float> logits, run_prompt(asker.model, sequence, prompt));
   asker.recorder.clear();
   const auto reader = asker.format->reader(thinking);
   Reply reply;
@@ -317,7 +269,7 @@ Result<Reply> answer(Asker& asker, const Prompt& prompt, bool thinking, Score& s
 Status measure(Asker& asker, const Prompt& prompt, const std::string& text, Score& score) {
   DSA_ASSIGN(const std::vector<TokenId> ids, asker.tokenizer->encode(text));
   SequenceState sequence(*asker.model.pool, int(prompt.tokens.size() + ids.size()));
-  DSA_ASSIGN(std::vector<float> logits, read_prompt(asker, sequence, prompt));
+  DSA_ASSIGN(std::vector<float> logits, run_prompt(asker.model, sequence, prompt));
   for (const TokenId id : ids) {
     const float top = *std::max_element(logits.begin(), logits.end());
     double sum = 0;

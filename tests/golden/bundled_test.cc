@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "golden/fixture.h"
+#include "golden/prompt_fixture.h"
 #include "support/values.h"
 #include "text/chat_format.h"
 #include "text/chat_json.h"
@@ -23,18 +23,39 @@ const Json& goldens() {
   return json;
 }
 
-// Runs the prompt and returns the logits after it.
-std::vector<float> run_prompt(LoadedModel& model, SequenceState& sequence,
-                              const std::vector<int32_t>& prompt) {
-  std::vector<float> logits;
-  for (size_t at = 0; at < prompt.size();) {
-    const int count = std::min(int(prompt.size() - at), model.decoder->max_step_tokens());
-    auto result = append(model, sequence, prompt.data() + at, count);
-    REQUIRE_MESSAGE(result.is_ok(), result.status().message());
-    logits = std::move(result).value();
-    at += size_t(count);
+std::shared_ptr<const ChatFormat> chat_format() {
+  auto tokenizer = Tokenizer::load(kFolder);
+  REQUIRE(tokenizer.is_ok());
+  auto format = ChatFormat::create("kimi_k3", tokenizer.value());
+  REQUIRE(format.is_ok());
+  return format.value();
+}
+
+Prompt prompt_of(LoadedModel& model, const ChatFormat& format, const Json& golden) {
+  auto messages = messages_from_json(golden["messages"].dump());
+  REQUIRE_MESSAGE(messages.is_ok(), messages.status().message());
+  auto prompt = make_prompt(model, format, messages.value(), false,
+                            [](const std::string& name) { return Picture::from_file(kFolder + "/" + name); });
+  REQUIRE_MESSAGE(prompt.is_ok(), prompt.status().message());
+  return std::move(prompt).value();
+}
+
+std::vector<float> run(LoadedModel& model, SequenceState& sequence, const Prompt& prompt, int step = 0) {
+  auto logits = run_prompt(model, sequence, prompt, step);
+  REQUIRE_MESSAGE(logits.is_ok(), logits.status().message());
+  return std::move(logits).value();
+}
+
+// The greedy answer, as many tokens as are expected.
+std::vector<int32_t> answer(LoadedModel& model, const Prompt& prompt, size_t tokens, int step = 0) {
+  SequenceState sequence(*model.pool, int(prompt.tokens.size() + tokens));
+  std::vector<float> logits = run(model, sequence, prompt, step);
+  std::vector<int32_t> ids;
+  while (ids.size() < tokens) {
+    ids.push_back(argmax(logits.data(), int(logits.size())));
+    if (ids.size() < tokens) logits = run(model, sequence, {{ids.back()}, nullptr, {}});
   }
-  return logits;
+  return ids;
 }
 
 LoadedModel load(Mxfp4Route route) {
@@ -47,57 +68,61 @@ LoadedModel load(Mxfp4Route route) {
 
 TEST_SUITE("golden/bundled") {
   TEST_CASE("the chat format gives the recorded prompts, token by token") {
-    auto tokenizer = Tokenizer::load(kFolder);
-    REQUIRE(tokenizer.is_ok());
-    auto format = ChatFormat::create("kimi_k3", tokenizer.value());
-    REQUIRE(format.is_ok());
+    LoadedModel model = load(Mxfp4Route::fast);
+    const auto format = chat_format();
     REQUIRE(goldens()["goldens"].size() >= 8);
     for (const Json& golden : goldens()["goldens"]) {
       INFO(golden["name"].get<std::string>());
-      auto messages = messages_from_json(golden["messages"].dump());
-      REQUIRE(messages.is_ok());
-      auto prompt = format.value()->render(messages.value(), true, false);
-      REQUIRE(prompt.is_ok());
-      CHECK(prompt.value() == golden["prompt_ids"].get<std::vector<int32_t>>());
+      CHECK(prompt_of(model, *format, golden).tokens == golden["prompt_ids"].get<std::vector<int32_t>>());
     }
   }
 
   TEST_CASE("greedy answers are the recorded ones, on both routes") {
     for (const Mxfp4Route route : {Mxfp4Route::exact, Mxfp4Route::fast}) {
       LoadedModel model = load(route);
+      const auto format = chat_format();
       for (const Json& golden : goldens()["goldens"]) {
         INFO(golden["name"].get<std::string>(), route == Mxfp4Route::exact ? ", exact" : ", fast");
-        const auto prompt = golden["prompt_ids"].get<std::vector<int32_t>>();
         const auto expected = golden["answer_ids"].get<std::vector<int32_t>>();
-        SequenceState sequence(*model.pool, int(prompt.size() + expected.size()));
-        std::vector<float> logits = run_prompt(model, sequence, prompt);
-        std::vector<int32_t> answer;
-        while (answer.size() < expected.size()) {
-          answer.push_back(argmax(logits.data(), int(logits.size())));
-          if (answer.size() < expected.size()) logits = run_prompt(model, sequence, {answer.back()});
-        }
-        CHECK(answer == expected);
+        CHECK(answer(model, prompt_of(model, *format, golden), expected.size()) == expected);
       }
     }
   }
 
+  TEST_CASE("a picture gives the same answer however steps split it") {
+    LoadedModel model = load(Mxfp4Route::fast);
+    const auto format = chat_format();
+    int pictures = 0;
+    for (const Json& golden : goldens()["goldens"]) {
+      const Prompt prompt = prompt_of(model, *format, golden);
+      if (prompt.placed.empty() || pictures == 2) continue;
+      INFO(golden["name"].get<std::string>());
+      ++pictures;
+      const auto expected = golden["answer_ids"].get<std::vector<int32_t>>();
+      for (int step = 1; step <= int(prompt.tokens.size()); ++step)
+        REQUIRE(answer(model, prompt, expected.size(), step) == expected);
+    }
+    if (model.decoder->vision() != nullptr) CHECK(pictures == 2);
+  }
+
   TEST_CASE("logits and selected positions are those of the PyTorch model") {
     LoadedModel model = load(Mxfp4Route::exact);
+    const auto format = chat_format();
     SelectionRecorder recorder;
     recorder.attach(*model.decoder);
     int with_logits = 0, with_sets = 0;
     for (const Json& golden : goldens()["goldens"]) {
       if (!golden.contains("first_logits")) continue;
       INFO(golden["name"].get<std::string>());
-      const auto prompt = golden["prompt_ids"].get<std::vector<int32_t>>();
-      SequenceState sequence(*model.pool, int(prompt.size()));
+      const Prompt prompt = prompt_of(model, *format, golden);
+      SequenceState sequence(*model.pool, int(prompt.tokens.size()));
       recorder.clear();
-      const std::vector<float> logits = run_prompt(model, sequence, prompt);
+      const std::vector<float> logits = run(model, sequence, prompt);
       CHECK(relative_error(logits, golden["first_logits"].get<Values>()) < 1e-4);
       ++with_logits;
       if (!golden.contains("selected")) continue;
       for (const auto& [layer, positions] : golden["selected"]["layers"].items()) {
-        const auto* set = recorder.find(std::stoi(layer), int(prompt.size()) - 1);
+        const auto* set = recorder.find(std::stoi(layer), int(prompt.tokens.size()) - 1);
         REQUIRE(set != nullptr);
         CHECK(*set == positions.get<std::vector<int32_t>>());
         ++with_sets;
