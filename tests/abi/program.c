@@ -21,10 +21,12 @@ int main(int argc, char **argv) {
   dsa_error error = DSA_INIT(dsa_error);
   dsa_device_info device = DSA_INIT(dsa_device_info);
   size_t count = 0;
+  char version[32];
 
   if (argc > 1 && strcmp(argv[1], "--json") == 0) return fputs(dsa_abi_json(), stdout) < 0;
   CHECK(dsa_version() == DSA_VERSION_MAJOR * 10000 + DSA_VERSION_MINOR * 100 + DSA_VERSION_PATCH);
-  CHECK(strncmp(dsa_version_string(), "0.1.0", 5) == 0);
+  snprintf(version, sizeof(version), "%d.%d.%d ", DSA_VERSION_MAJOR, DSA_VERSION_MINOR, DSA_VERSION_PATCH);
+  CHECK(strncmp(dsa_version_string(), version, strlen(version)) == 0);
   CHECK(dsa_api_level() == DSA_API_LEVEL);
   CHECK(dsa_has_feature("cpu") == 1 && dsa_has_feature("sound") == 0 && dsa_has_feature(NULL) == 0);
   CHECK(strcmp(dsa_status_name(DSA_ERROR_BUSY), "DSA_ERROR_BUSY") == 0);

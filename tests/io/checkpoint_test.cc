@@ -5,10 +5,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
 
 #include "support/temp_folder.h"
+#include "support/timing.h"
 
 namespace dsa {
 namespace {
@@ -352,7 +352,7 @@ TEST_SUITE("io/checkpoint") {
 
   TEST_CASE("half a million tensors open in seconds") {
     test::TempFolder folder;
-    constexpr int kTensors = 500'000, kFiles = 4;
+    constexpr int kTensors = test::kSanitized ? 50'000 : 500'000, kFiles = 4;
     std::string index = "{\"weight_map\":{";
     for (int f = 0; f < kFiles; ++f) {
       std::string header = "{";
@@ -365,12 +365,11 @@ TEST_SUITE("io/checkpoint") {
       folder.write(concat(f, ".safetensors"), safetensors(header + "}", kTensors / kFiles));
     }
     folder.write(kIndex, index + "}}");
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = test::cpu_seconds();
     const auto checkpoint = Checkpoint::open(folder.path());
     REQUIRE_MESSAGE(checkpoint.is_ok(), checkpoint.status().message());
     CHECK(checkpoint.value()->num_tensors() == kTensors);
-    CHECK(std::chrono::steady_clock::now() - begin <
-          std::chrono::seconds(30));  // 2 s where nothing else runs
+    CHECK(test::cpu_seconds() - begin < 30);  // 2 s
   }
 }
 
