@@ -15,12 +15,12 @@ namespace dsa {
 constexpr int kRope2dDimMax = 512;
 
 struct Rope2dArgs {
-  float* x;                // [tokens, heads, dim]  heads are dense in their token
+  float* x;                // [tokens, heads, dim]
   const int32_t* rows;     // [tokens]  each in [0, side)
   const int32_t* columns;  // [tokens]  the same
   const float* turns;      // [side, 2, dim / 4]  cosines, then sines of position * theta^(-4 i / dim)
-  int64_t stride;          // floats from token to token
-  int tokens, heads, dim;  // dim is a multiple of 4, at most kRope2dDimMax
+  int64_t token_stride, head_stride;  // floats
+  int tokens, heads, dim;             // dim is a multiple of 4, at most kRope2dDimMax
 
   const float* turns_of(int32_t position) const { return turns + int64_t(position) * (dim / 2); }
 };

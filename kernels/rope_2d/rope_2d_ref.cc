@@ -11,7 +11,7 @@ void ref::rope_2d(const Rope2dArgs& a, Queue&) {
       for (int j = 0; j < a.dim / 2; ++j) {
         const float* turns = a.turns_of(j % 2 == 0 ? a.columns[t] : a.rows[t]) + j / 2;
         const double cosine = turns[0], sine = turns[a.dim / 4];
-        float* pair = a.x + t * a.stride + h * a.dim + 2 * j;
+        float* pair = a.x + t * a.token_stride + h * a.head_stride + 2 * j;
         const double x = pair[0], y = pair[1];
         pair[0] = float(x * cosine - y * sine);
         pair[1] = float(x * sine + y * cosine);

@@ -15,7 +15,7 @@ void rope_2d(const Rope2dArgs& a, Queue& queue) {
       sine[2 * i] = column[quarter + i], sine[2 * i + 1] = row[quarter + i];
     }
     for (int h = 0; h < a.heads; ++h) {
-      float* head = a.x + t * a.stride + h * a.dim;
+      float* head = a.x + t * a.token_stride + h * a.head_stride;
       int j = 0;
       for (; j + kLanes <= pairs; j += kLanes) {
         Vec x, y;

@@ -20,12 +20,18 @@ struct VisionAttentionRun {
 };
 
 struct VisionAttentionArgs {
-  const float *q, *k, *v;                 // [patches, heads, dim]  heads are dense in their patch
-  const VisionAttentionRun* runs;         // [num_runs]
-  float* o;                               // [patches, heads, dim]  output
-  int64_t q_stride, kv_stride, o_stride;  // floats from patch to patch
-  int num_runs, heads, dim;               // dim at most kVisionHeadDimMax
+  const float *q, *k, *v;          // [patches, heads, dim]
+  const VisionAttentionRun* runs;  // [num_runs]
+  float* o;                        // [patches, heads, dim]  output
+  // Floats from patch to patch and from head to head. Keys of one head that lie together are read fastest.
+  int64_t q_token_stride, q_head_stride, kv_token_stride, kv_head_stride, o_token_stride, o_head_stride;
+  int num_runs, heads, dim;  // dim at most kVisionHeadDimMax
   float scale;
+
+  const float* q_row(int64_t t, int h) const { return q + t * q_token_stride + h * q_head_stride; }
+  const float* k_row(int64_t p, int h) const { return k + p * kv_token_stride + h * kv_head_stride; }
+  const float* v_row(int64_t p, int h) const { return v + p * kv_token_stride + h * kv_head_stride; }
+  float* o_row(int64_t t, int h) const { return o + t * o_token_stride + h * o_head_stride; }
 };
 DSA_DECLARE_KERNEL(vision_attention, VisionAttentionArgs);
 

@@ -9,15 +9,12 @@ namespace dsa {
 namespace {
 
 void attend(const VisionAttentionArgs& a, const VisionAttentionRun& run, int64_t t, int h) {
-  const auto key = [&](const float* rows, int p) {
-    return rows + (run.k_begin + p) * a.kv_stride + h * a.dim;
-  };
-  const float* q = a.q + t * a.q_stride + h * a.dim;
+  const float* q = a.q_row(t, h);
   std::vector<double> weights;
   double largest = -INFINITY, total = 0;
   for (int p = 0; p < run.keys; ++p) {
     double dot = 0;
-    for (int d = 0; d < a.dim; ++d) dot += double(q[d]) * key(a.k, p)[d];
+    for (int d = 0; d < a.dim; ++d) dot += double(q[d]) * a.k_row(run.k_begin + p, h)[d];
     weights.push_back(a.scale * dot);
     largest = std::max(largest, weights.back());
   }
@@ -25,8 +22,9 @@ void attend(const VisionAttentionArgs& a, const VisionAttentionRun& run, int64_t
 
   std::vector<double> sums(size_t(a.dim), 0.0);
   for (int p = 0; p < run.keys; ++p)
-    for (int d = 0; d < a.dim; ++d) sums[size_t(d)] += weights[size_t(p)] / total * key(a.v, p)[d];
-  for (int d = 0; d < a.dim; ++d) a.o[t * a.o_stride + h * a.dim + d] = float(sums[size_t(d)]);
+    for (int d = 0; d < a.dim; ++d)
+      sums[size_t(d)] += weights[size_t(p)] / total * a.v_row(run.k_begin + p, h)[d];
+  for (int d = 0; d < a.dim; ++d) a.o_row(t, h)[d] = float(sums[size_t(d)]);
 }
 
 }  // namespace

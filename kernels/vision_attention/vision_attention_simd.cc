@@ -3,7 +3,7 @@
 //
 // Both products have one form: kRows rows of numbers, each spread over a vector, times rows of vectors. For the
 // scores the keys of a block are turned, so that a vector holds one channel of many keys. A block of keys and values
-// (64 KiB at 128 channels) stays in L2 while the queries of the tile pass over it.
+// (64 KiB at 128 channels) stays in L2 while the queries of the tile pass over it; meanwhile the next is on its way.
 #include <cmath>
 #include <cstring>
 
@@ -19,8 +19,10 @@ constexpr int kRows =
 constexpr int kVectors = kLanes == 16 || kLanes == 1 ? 4 : 2;
 constexpr int kPanel = kVectors * kLanes;  // keys of a panel of turned keys
 constexpr int kKeys = 64;                  // of a block: whole panels
-constexpr int kQueries = 96;               // of a tile: whole groups of kRows
+constexpr int kQueries = 192;  // of a tile, half as many of the widest heads: whole groups of kRows
 constexpr int kWidth = kVisionHeadDimMax;
+constexpr int kLineFloats = 16;  // of a cache line
+constexpr int kFetch = 4;        // keys asked for with each group of queries
 
 // Queries [begin, begin + count) of a run, and one head.
 struct Tile {
@@ -30,9 +32,9 @@ struct Tile {
 
 // What a thread has on its stack: 224 KiB at most, touched as far as dim goes.
 struct Scratch {
-  alignas(64) float keys[kKeys * kWidth];     // [panel][dim][kPanel]
-  alignas(64) float values[kKeys * kWidth];   // [key][width]
-  alignas(64) float sums[kQueries * kWidth];  // [query][width]
+  alignas(64) float keys[kKeys * kWidth];         // [panel][dim][kPanel]
+  alignas(64) float values[kKeys * kWidth];       // [key][width]
+  alignas(64) float sums[kQueries * kWidth / 2];  // [query][width]
   float largest[kQueries], total[kQueries];
 };
 
@@ -72,10 +74,10 @@ inline void turn_four(const float* const* rows, int d, float* to) {
 // Keys [p, p + count) of the picture. Where a block is not full its last key stands in for the rest.
 void turn_keys(const VisionAttentionArgs& a, const Tile& tile, int p, int count, Scratch& scratch) {
   static_assert(kKeys % kPanel == 0 && kPanel % 4 == 0);
-  const float* first = a.k + (tile.run.k_begin + p) * a.kv_stride + tile.head * a.dim;
+  const float* first = a.k_row(tile.run.k_begin + p, tile.head);
   for (int key = 0; key < kKeys; key += 4) {
     const float* rows[4];
-    for (int i = 0; i < 4; ++i) rows[i] = first + (key + i < count ? key + i : count - 1) * a.kv_stride;
+    for (int i = 0; i < 4; ++i) rows[i] = first + (key + i < count ? key + i : count - 1) * a.kv_token_stride;
     float* to = scratch.keys + key / kPanel * a.dim * kPanel + key % kPanel;
     int d = 0;
     for (; d + kLanes <= a.dim; d += kLanes) turn_four(rows, d, to);
@@ -85,12 +87,19 @@ void turn_keys(const VisionAttentionArgs& a, const Tile& tile, int p, int count,
 }
 
 void copy_values(const VisionAttentionArgs& a, const Tile& tile, int p, int count, Scratch& scratch) {
-  const float* first = a.v + (tile.run.k_begin + p) * a.kv_stride + tile.head * a.dim;
+  const float* first = a.v_row(tile.run.k_begin + p, tile.head);
   const int width = whole_vectors(a.dim);
   for (int key = 0; key < count; ++key)
     for_each_vector(0, a.dim, [&](int64_t d, size_t n) {
-      store(load(first + key * a.kv_stride + d, n), scratch.values + key * width + d);
+      store(load(first + key * a.kv_token_stride + d, n), scratch.values + key * width + d);
     });
+}
+
+// Asks for key and value p of the picture, if there is one.
+void fetch(const VisionAttentionArgs& a, const Tile& tile, int p) {
+  if (p >= tile.run.keys) return;
+  const float *k = a.k_row(tile.run.k_begin + p, tile.head), *v = a.v_row(tile.run.k_begin + p, tile.head);
+  for (int d = 0; d < a.dim; d += kLineFloats) prefetch_l2(k + d), prefetch_l2(v + d);
 }
 
 // Scores become weights relative to the new maximum; returns the factor for what was summed before.
@@ -140,7 +149,7 @@ void attend(const VisionAttentionArgs& a, const Tile& tile, int query, int count
   const float* q[kRows];
   for (int r = 0; r < kRows; ++r) {
     const int t = query + r < tile.count ? query + r : tile.count - 1;
-    q[r] = a.q + (tile.run.q_begin + tile.begin + t) * a.q_stride + tile.head * a.dim;
+    q[r] = a.q_row(tile.run.q_begin + tile.begin + t, tile.head);
   }
   alignas(64) float scores[kRows][kKeys];
   for (int panel = 0; panel < kKeys; panel += kPanel) {
@@ -179,11 +188,14 @@ void attend(const VisionAttentionArgs& a, const Tile& tile) {
     const int count = tile.run.keys - p < kKeys ? tile.run.keys - p : kKeys;
     turn_keys(a, tile, p, count, scratch);
     copy_values(a, tile, p, count, scratch);
-    for (int t = 0; t < tile.count; t += kRows) attend(a, tile, t, count, p == 0, scratch);
+    for (int t = 0, next = 0; t < tile.count; t += kRows) {
+      for (int i = 0; i < kFetch && next < kKeys; ++i) fetch(a, tile, p + kKeys + next++);
+      attend(a, tile, t, count, p == 0, scratch);
+    }
   }
   const int width = whole_vectors(a.dim);
   for (int t = 0; t < tile.count; ++t) {
-    float* o = a.o + (tile.run.q_begin + tile.begin + t) * a.o_stride + tile.head * a.dim;
+    float* o = a.o_row(tile.run.q_begin + tile.begin + t, tile.head);
     const Vec total = set(scratch.total[t]);
     for_each_vector(0, a.dim, [&](int64_t d, size_t n) {
       store(div(load(scratch.sums + t * width + d), total), o + d, n);
@@ -195,26 +207,26 @@ void attend(const VisionAttentionArgs& a, const Tile& tile) {
 
 void vision_attention(const VisionAttentionArgs& a, Queue& queue) {
   // Small tiles keep all threads busy with one small picture, large ones turn the keys less often.
-  const auto tiles_of = [&](int queries) {
+  int queries = whole_vectors(a.dim) > kWidth / 2 ? kQueries / 2 : kQueries;
+  const auto tiles_of = [&](const VisionAttentionRun& run) { return (run.queries + queries - 1) / queries; };
+  const auto all_tiles = [&] {
     int64_t tiles = 0;
-    for (int i = 0; i < a.num_runs; ++i) tiles += (a.runs[i].queries + queries - 1) / queries;
+    for (int i = 0; i < a.num_runs; ++i) tiles += tiles_of(a.runs[i]);
     return tiles;
   };
-  int queries = kQueries;
-  while (queries > 2 * kRows && tiles_of(queries) * a.heads < 3 * queue.threads()) queries /= 2;
+  while (queries > 2 * kRows && all_tiles() * a.heads < 3 * queue.threads()) queries /= 2;
 
   // The tiles of a head come one after the other: they share its keys.
-  const int64_t tiles = tiles_of(queries);
+  const int64_t tiles = all_tiles();
   queue.parallel_for(tiles * a.heads, [&](int64_t item) {
     int64_t tile = item % tiles;
-    for (int i = 0; i < a.num_runs; ++i) {
-      const int64_t here = (a.runs[i].queries + queries - 1) / queries;
-      if (tile < here) {
-        const int begin = int(tile) * queries, left = a.runs[i].queries - begin;
-        return attend(a, {a.runs[i], int(item / tiles), begin, left < queries ? left : queries});
-      }
-      tile -= here;
-    }
+    int i = 0;
+    while (tile >= tiles_of(a.runs[i])) tile -= tiles_of(a.runs[i++]);
+    const VisionAttentionRun& run = a.runs[i];
+    // Equal tiles of whole groups rather than full ones and a remainder.
+    const int size = ((run.queries + tiles_of(run) - 1) / tiles_of(run) + kRows - 1) / kRows * kRows;
+    const int begin = int(tile) * size, left = run.queries - begin;
+    if (left > 0) attend(a, {run, int(item / tiles), begin, left < size ? left : size});
   });
 }
 

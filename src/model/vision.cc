@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "ops/ops.h"
@@ -39,7 +40,7 @@ class Room {
 // Every intermediate tensor of a pass. A slice is at most kSlice patches.
 struct VisionActivations {
   Tensor x;              // [patches, hidden]  the residual stream
-  Tensor qkv;            // [patches, 3 * heads, dim]
+  Tensor qkv;            // [3 * heads, patches, dim]  a head's keys lie together
   Tensor rows, columns;  // [patches]  i32: where a patch lies in its picture
   Tensor turns;          // [longest side, dim / 2]  of the rotary embedding
   Tensor pixels;         // [slice, 3 * patch * patch]
@@ -59,7 +60,7 @@ struct VisionActivations {
     }
     const int64_t slice = std::min(n, kSlice), slice_tokens = std::min(tokens, kSlice / (v.merge * v.merge));
     x = room.floats({n, v.hidden});
-    qkv = room.floats({n, 3 * int64_t(v.heads), v.head_dim});
+    qkv = room.floats({3 * int64_t(v.heads), n, v.head_dim});
     rows = room.integers({n});
     columns = room.integers({n});
     turns = room.floats({side, v.head_dim / 2});
@@ -178,13 +179,12 @@ class TowerPass final : public VisionPass {
   }
 
   void project(const VisionBlockWeights& w, int64_t first, int64_t n) {
-    const Tensor h = a_.h.first(n), qkv = a_.qkv.slice(first, n);
+    const Tensor h = a_.h.first(n);
     ops::rms_norm(step_, a_.x.slice(first, n), w.norm0, v_.norm_eps, h);  // [slice, hidden]
-    ops::linear(step_, h, w.qkv,
-                qkv.reshape({n, 3 * int64_t(v_.heads) * v_.head_dim}));  // [slice, 3, heads, dim]
-    Tensor q_and_k = qkv;
-    q_and_k.dim[1] = 2 * v_.heads;
-    ops::rope_2d(step_, q_and_k, a_.rows.slice(first, n), a_.columns.slice(first, n), a_.turns);
+    ops::head_linear(step_, for_each_head(h), w.qkv, false,
+                     heads_of_qkv(0, 3).slice(first, n));  // [slice, 3 * heads, dim]
+    ops::rope_2d(step_, heads_of_qkv(0, 2).slice(first, n), a_.rows.slice(first, n),
+                 a_.columns.slice(first, n), a_.turns);
   }
 
   void attend(const VisionBlockWeights& w, int64_t first, int64_t n) {
@@ -193,8 +193,8 @@ class TowerPass final : public VisionPass {
     for_each_part(first, n, [&](size_t i, int64_t begin, int64_t count) {
       runs_.push_back({begin - first, grids_[i].first, int(count), grids_[i].rows * grids_[i].columns});
     });
-    ops::vision_attention(step_, part_of_qkv(0).slice(first, n), part_of_qkv(1), part_of_qkv(2), runs_,
-                          1 / std::sqrt(float(v_.head_dim)), o);                  // [slice, heads, dim]
+    ops::vision_attention(step_, heads_of_qkv(0, 1).slice(first, n), heads_of_qkv(1, 1), heads_of_qkv(2, 1),
+                          runs_, 1 / std::sqrt(float(v_.head_dim)), o);           // [slice, heads, dim]
     ops::linear(step_, o.reshape({n, int64_t(v_.heads) * v_.head_dim}), w.o, h);  // [slice, hidden]
     ops::add(step_, x, h, x);
 
@@ -217,11 +217,19 @@ class TowerPass final : public VisionPass {
     ops::rms_norm(step_, features, w_.post, v_.projector_eps, features);
   }
 
-  // 0: queries, 1: keys, 2: values; [patches, heads, dim].
-  Tensor part_of_qkv(int part) const {
-    Tensor t = a_.qkv;
-    t.dim[1] = v_.heads;
-    t.data = t.f32() + int64_t(part) * v_.heads * v_.head_dim;
+  // Parts [first, first + n) of queries, keys, values: [patches, n * heads, dim].
+  Tensor heads_of_qkv(int first, int n) const {
+    Tensor t = a_.qkv.slice(int64_t(first) * v_.heads, int64_t(n) * v_.heads);
+    std::swap(t.dim[0], t.dim[1]);
+    std::swap(t.stride[0], t.stride[1]);
+    return t;
+  }
+
+  // The same rows for each head of queries, keys, values: [rows, 3 * heads, hidden].
+  Tensor for_each_head(const Tensor& h) const {
+    Tensor t = h.reshape({h.dim[0], 1, h.dim[1]});
+    t.dim[1] = 3 * int64_t(v_.heads);
+    t.stride[1] = 0;
     return t;
   }
 

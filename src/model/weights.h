@@ -82,7 +82,7 @@ struct LayerWeights {
 
 struct VisionBlockWeights {
   Tensor norm0, norm1;  // [hidden] f32
-  Tensor qkv, o;        // [3 * heads * dim, hidden], [hidden, heads * dim]
+  Tensor qkv, o;        // [3 * heads, dim, hidden], [hidden, heads * dim]
   Tensor fc0, fc1;      // [mlp_dim, hidden], [hidden, mlp_dim]
 };
 

@@ -257,26 +257,28 @@ void grid_embedding(Step& s, const Tensor& table, std::span<const Grid> grids, T
 }
 
 void rope_2d(Step& s, Tensor x, const Tensor& rows, const Tensor& columns, const Tensor& turns) {
-  DSA_ASSERT(x.rank == 3 && x.dim[2] % 4 == 0 && x.dim[2] <= kRope2dDimMax && x.stride[1] == x.dim[2]);
+  DSA_ASSERT(x.rank == 3 && x.dim[2] % 4 == 0 && x.dim[2] <= kRope2dDimMax);
   DSA_ASSERT(rows.dim[0] == x.dim[0] && columns.dim[0] == x.dim[0] && turns.dim[1] == x.dim[2] / 2);
-  const Rope2dArgs args{x.f32(),     rows.i32(), columns.i32(), turns.f32(),
-                        x.stride[0], dim(x, 0),  dim(x, 1),     dim(x, 2)};
+  const Rope2dArgs args{x.f32(),     rows.i32(), columns.i32(), turns.f32(), x.stride[0],
+                        x.stride[1], dim(x, 0),  dim(x, 1),     dim(x, 2)};
   s.kernels().rope_2d(args, s.queue());
 }
 
 void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v,
                       std::span<const VisionAttentionRun> runs, float scale, Tensor o) {
-  DSA_ASSERT(q.rank == 3 && same_shape(k, v) && same_shape(q, o) && k.stride[0] == v.stride[0]);
-  DSA_ASSERT(q.dim[2] <= kVisionHeadDimMax && q.stride[1] == q.dim[2] && k.stride[1] == q.dim[2] &&
-             v.stride[1] == q.dim[2] && o.stride[1] == q.dim[2]);
+  DSA_ASSERT(q.rank == 3 && same_shape(k, v) && same_shape(q, o) && q.dim[2] <= kVisionHeadDimMax);
+  DSA_ASSERT(k.stride[0] == v.stride[0] && k.stride[1] == v.stride[1]);
   const VisionAttentionArgs args{.q = q.f32(),
                                  .k = k.f32(),
                                  .v = v.f32(),
                                  .runs = runs.data(),
                                  .o = o.f32(),
-                                 .q_stride = q.stride[0],
-                                 .kv_stride = k.stride[0],
-                                 .o_stride = o.stride[0],
+                                 .q_token_stride = q.stride[0],
+                                 .q_head_stride = q.stride[1],
+                                 .kv_token_stride = k.stride[0],
+                                 .kv_head_stride = k.stride[1],
+                                 .o_token_stride = o.stride[0],
+                                 .o_head_stride = o.stride[1],
                                  .num_runs = int(runs.size()),
                                  .heads = dim(q, 1),
                                  .dim = dim(q, 2),

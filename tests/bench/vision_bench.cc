@@ -37,9 +37,10 @@ class RandomWeights {
     weights.positions = matrix(int64_t(v.table_rows) * v.table_columns, v.hidden)
                             .reshape({v.table_rows, v.table_columns, v.hidden});
     for (int l = 0; l < v.layers; ++l)
-      weights.blocks.push_back({ones(v.hidden), ones(v.hidden), matrix(3 * heads, v.hidden),
-                                matrix(v.hidden, heads), matrix(v.mlp_dim, v.hidden),
-                                matrix(v.hidden, v.mlp_dim)});
+      weights.blocks.push_back(
+          {ones(v.hidden), ones(v.hidden),
+           matrix(3 * heads, v.hidden).reshape({3 * int64_t(v.heads), v.head_dim, v.hidden}),
+           matrix(v.hidden, heads), matrix(v.mlp_dim, v.hidden), matrix(v.hidden, v.mlp_dim)});
     weights.final_norm = ones(v.hidden);
     weights.proj0 = matrix(v.merged(), v.merged());
     weights.proj2 = matrix(c.hidden, v.merged());
@@ -119,7 +120,7 @@ Status run(int threads) {
         }
       }));
       DSA_TRY(status);
-      linears.push_back(operator_times.linear);
+      linears.push_back(operator_times.linear + operator_times.head_linear);
       attentions.push_back(operator_times.vision_attention);
       shown = operator_times;
     }

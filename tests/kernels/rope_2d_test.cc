@@ -36,8 +36,8 @@ struct RopeCase {
   Values run(void (*kernel)(const Rope2dArgs&, Queue&)) const {
     Values y = x;
     BackwardQueue queue;
-    kernel({y.data(), rows.data(), columns.data(), turns.data(), int64_t(stride()), shape.tokens, shape.heads,
-            shape.dim},
+    kernel({y.data(), rows.data(), columns.data(), turns.data(), int64_t(stride()), shape.dim, shape.tokens,
+            shape.heads, shape.dim},
            queue);
     return y;
   }

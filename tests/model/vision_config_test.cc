@@ -101,7 +101,8 @@ TEST_SUITE("model/vision_config") {
   }
 
   TEST_CASE("LOAD-11 each key missing, or of another type, is an error that names it") {
-    for (const auto& [key, value] : read("config.json")["vision_config"].items())
+    const Json config = read("config.json"), processor = read("preprocessor_config.json");
+    for (const auto& [key, value] : config["vision_config"].items())
       for (const Json& other : {Json(), Json::array({"x", 1}), Json("x"), Json(-1)}) {
         const Status status = parse_vision(key, other);
         INFO(key, " ", other.dump(), ": ", status.message());
@@ -110,7 +111,7 @@ TEST_SUITE("model/vision_config") {
         CHECK(status.is_ok() == (unused || (may_miss && other.is_null())));
         if (!status.is_ok()) CHECK(names(status, "'" + key + "'"));
       }
-    for (const auto& [key, value] : read("preprocessor_config.json")["media_proc_cfg"].items())
+    for (const auto& [key, value] : processor["media_proc_cfg"].items())
       for (const Json& other : {Json(), Json::array({"x", 1}), Json("x"), Json(-1)}) {
         const Status status = parse_media(key, other);
         INFO(key, " ", other.dump(), ": ", status.message());

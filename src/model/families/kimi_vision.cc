@@ -147,6 +147,7 @@ Status load_kimi_vision(const WeightLoader& text, const ModelConfig& c, VisionWe
     DSA_TRY(loader.vector(block + "norm0.weight", {hidden}, w.norm0));
     DSA_TRY(loader.vector(block + "norm1.weight", {hidden}, w.norm1));
     DSA_TRY(loader.matrix(block + "wqkv.weight", {3 * heads, hidden}, w.qkv));
+    w.qkv = w.qkv.reshape({3 * int64_t(v.heads), v.head_dim, hidden});
     DSA_TRY(loader.matrix(block + "wo.weight", {hidden, heads}, w.o));
     DSA_TRY(loader.matrix(block + "mlp.fc0.weight", {v.mlp_dim, hidden}, w.fc0));
     DSA_TRY(loader.matrix(block + "mlp.fc1.weight", {hidden, v.mlp_dim}, w.fc1));
