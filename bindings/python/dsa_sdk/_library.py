@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import json
 import os
@@ -167,6 +168,29 @@ def address(value: Any) -> Any:
 
 # ---- handles ------------------------------------------------------------------------------------------------------
 
+_callback_threads: set[int] = set()  # threads that are inside a callback of the library
+_postponed: collections.deque[tuple[Callable[[int], None], int]] = collections.deque()
+
+
+class inside_callback:
+    """Around the body of a trampoline that runs on a thread of the library.
+
+    The collector may run there too, and a release may not: it waits until this thread or another makes a handle.
+    """
+
+    def __enter__(self) -> None:
+        _callback_threads.add(threading.get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        _callback_threads.discard(threading.get_ident())
+
+
+def _release(release: Callable[[int], None], pointer: int) -> None:
+    if _callback_threads and threading.get_ident() in _callback_threads:
+        _postponed.append((release, pointer))
+    else:
+        release(pointer)
+
 
 class Handle:
     """One reference to an object of the library.
@@ -175,12 +199,23 @@ class Handle:
     thread may close the owner meanwhile. ctypes passes it by `_as_parameter_`.
     """
 
-    __slots__ = ("_as_parameter_", "__weakref__")
+    __slots__ = ("_as_parameter_", "_finalizer", "__weakref__")
 
     def __init__(self, pointer: int, release: Callable[[int], None]) -> None:
+        while _postponed:
+            later, old = _postponed.popleft()
+            later(old)
         self._as_parameter_: int | None = pointer
-        # The process may end with live handles, so exit need not wait for them; see _wake for those that it must.
-        weakref.finalize(self, release, pointer).atexit = False
+        self._finalizer = weakref.finalize(self, _release, release, pointer)
+        self._finalizer.atexit = False  # a process may end with live handles; _wake knows the exceptions
+
+    def release(self) -> None:
+        """Gives it back now; nothing may be using it."""
+        self._as_parameter_ = None
+        alive = self._finalizer.detach()
+        if alive is not None:
+            _, action, arguments, _ = alive
+            action(*arguments)
 
 
 class Owner:
