@@ -136,7 +136,7 @@ RUST_TYPES = {
 
 
 def rust_name(name):
-    return f"r#{name}" if name in ("type",) else name
+    return f"r#{name}" if name in ("type", "where") else name
 
 
 def rust_type(kind):
@@ -187,11 +187,11 @@ def rust_file(header):
 
 
 def rust_layout_file(header):
-    lines = [f"// {NOTE}"]
+    lines = [f"// {NOTE}", "layouts! {"]
     for struct in header.structs:
         fields = [f"{rust_name(f.name)} {f.offset} {f.size}" for f in struct.fields]
-        lines += wrapped(f"layout!({struct.name} {struct.size}: ", fields, ");", 4, "")
-    return lines
+        lines += wrapped(f"    {struct.name} {struct.size}: ", fields, ";", 8, "")
+    return [*lines, "}"]
 
 
 # ---- C: functions resolved at run time ------------------------------------------------------------------------

@@ -211,7 +211,7 @@ pub struct dsa_run {
     _private: [u8; 0],
 }
 
-pub type dsa_log_fn = Option<unsafe extern "C" fn(ud: *mut c_void, level: i32, where: *const c_char, line: *const c_char)>;
+pub type dsa_log_fn = Option<unsafe extern "C" fn(ud: *mut c_void, level: i32, r#where: *const c_char, line: *const c_char)>;
 pub type dsa_wakeup_fn = Option<unsafe extern "C" fn(ud: *mut c_void)>;
 pub type dsa_thread_fn = Option<unsafe extern "C" fn(ud: *mut c_void, name: *const c_char, entering: i32)>;
 pub type dsa_free_fn = Option<unsafe extern "C" fn(ud: *mut c_void, data: *const c_void)>;
