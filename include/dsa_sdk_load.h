@@ -61,6 +61,26 @@ typedef struct dsa_sdk_functions {
       const dsa_model *model, const dsa_token *tokens, size_t n, uint32_t flags, char *out, size_t cap,
       size_t *len
   );
+  dsa_status (*dsa_op_wait)(const dsa_op *op, int64_t timeout_ms, dsa_progress *progress);
+  dsa_status (*dsa_op_cancel)(const dsa_op *op);
+  dsa_status (*dsa_op_get_error)(const dsa_op *op, dsa_error *out);
+  void (*dsa_op_release)(dsa_op *op);
+  dsa_status (*dsa_image_from_file)(
+      const dsa_runtime *runtime, const char *path, const dsa_image_options *options, dsa_image **out
+  );
+  dsa_status (*dsa_image_from_memory)(
+      const dsa_runtime *runtime, const void *data, size_t len, const dsa_image_options *options,
+      dsa_image **out
+  );
+  dsa_status (*dsa_image_from_pixels)(
+      const dsa_runtime *runtime, const dsa_pixels *pixels, const dsa_image_options *options,
+      dsa_image **out
+  );
+  void (*dsa_image_retain)(const dsa_image *image);
+  void (*dsa_image_release)(const dsa_image *image);
+  dsa_status (*dsa_image_get_size)(const dsa_image *image, uint32_t *width, uint32_t *height);
+  dsa_status (*dsa_image_get_id)(const dsa_image *image, dsa_str *out);
+  dsa_status (*dsa_image_prepare)(const dsa_image *image, const dsa_model *model, dsa_op **out);
   dsa_status (*dsa_prompt_create)(const dsa_runtime *runtime, dsa_prompt **out);
   void (*dsa_prompt_release)(dsa_prompt *prompt);
   dsa_status (*dsa_prompt_clear)(dsa_prompt *prompt);
@@ -69,6 +89,8 @@ typedef struct dsa_sdk_functions {
   dsa_status (*dsa_prompt_markup)(dsa_prompt *prompt, const char *text, size_t len);
   dsa_status (*dsa_prompt_tokens)(dsa_prompt *prompt, const dsa_token *tokens, size_t n);
   dsa_status (*dsa_prompt_add_json)(dsa_prompt *prompt, const char *json, size_t len);
+  dsa_status (*dsa_prompt_image)(dsa_prompt *prompt, const dsa_image *image);
+  dsa_status (*dsa_prompt_bind_image)(dsa_prompt *prompt, const char *name, const dsa_image *image);
   dsa_status (*dsa_prompt_measure)(
       const dsa_prompt *prompt, const dsa_model *model, const dsa_session *session, int32_t feed,
       dsa_prompt_cost *out
@@ -138,6 +160,18 @@ static inline int dsa_sdk_load(const char *path, dsa_sdk_functions *out, const c
     "dsa_model_get_stats",
     "dsa_model_tokenize",
     "dsa_model_detokenize",
+    "dsa_op_wait",
+    "dsa_op_cancel",
+    "dsa_op_get_error",
+    "dsa_op_release",
+    "dsa_image_from_file",
+    "dsa_image_from_memory",
+    "dsa_image_from_pixels",
+    "dsa_image_retain",
+    "dsa_image_release",
+    "dsa_image_get_size",
+    "dsa_image_get_id",
+    "dsa_image_prepare",
     "dsa_prompt_create",
     "dsa_prompt_release",
     "dsa_prompt_clear",
@@ -146,6 +180,8 @@ static inline int dsa_sdk_load(const char *path, dsa_sdk_functions *out, const c
     "dsa_prompt_markup",
     "dsa_prompt_tokens",
     "dsa_prompt_add_json",
+    "dsa_prompt_image",
+    "dsa_prompt_bind_image",
     "dsa_prompt_measure",
     "dsa_prompt_render",
     "dsa_session_create",

@@ -7,6 +7,7 @@
             print(text, end="", flush=True)
 """
 
+from . import _c
 from ._constants import (
     Advice,
     Bound,
@@ -47,6 +48,7 @@ from ._errors import (
     StateError,
     Unsupported,
 )
+from ._image import Image, Operation
 from ._library import api_level, has_feature, library_path, load, version
 from ._prompt import Prompt
 from ._run import Pieces, Run
@@ -73,5 +75,5 @@ from ._values import (
     Unknown,
 )
 
-__version__ = "0.1.0"
+__version__ = f"{_c.DSA_VERSION_MAJOR}.{_c.DSA_VERSION_MINOR}.{_c.DSA_VERSION_PATCH}"
 __all__ = [name for name in dir() if not name.startswith("_")]

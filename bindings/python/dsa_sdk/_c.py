@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 DSA_VERSION_MAJOR = 0
-DSA_VERSION_MINOR = 1
+DSA_VERSION_MINOR = 2
 DSA_VERSION_PATCH = 0
-DSA_API_LEVEL = 1
+DSA_API_LEVEL = 2
 DSA_EXT_REQUIRED = 2147483648
 DSA_OK = 0
 DSA_PENDING = 1
@@ -104,6 +104,7 @@ DSA_STAGE_SAVE = 4
 DSA_STAGE_RESTORE = 5
 DSA_STAGE_PREFILL = 6
 DSA_STAGE_VERIFY = 7
+DSA_STAGE_IMAGE = 8
 DSA_MODEL_LOADING = 0
 DSA_MODEL_READY = 1
 DSA_MODEL_SUSPENDED = 2
@@ -118,6 +119,11 @@ DSA_SESSION_IDLE = 0
 DSA_SESSION_RUNNING = 1
 DSA_SESSION_REBUILD = 2
 DSA_SESSION_CLOSED = 3
+DSA_PIXELS_RGB8 = 0
+DSA_PIXELS_RGBA8 = 1
+DSA_PIXELS_BGRA8 = 2
+DSA_PIXELS_BGR8 = 3
+DSA_PIXELS_GRAY8 = 4
 DSA_ROLE_SYSTEM = 0
 DSA_ROLE_USER = 1
 DSA_ROLE_ASSISTANT = 2
@@ -315,6 +321,8 @@ class dsa_model_stats(Sized):
     state: int
     expert_hit_rate: float
     draft_accept_rate: float
+    images_encoded: int
+    image_hits: int
 
 
 class dsa_session_options(Sized):
@@ -341,6 +349,28 @@ class dsa_session_info(Sized):
     host_bytes: int
     disk_bytes: int
     shared_bytes: int
+
+
+class dsa_pixels(Sized):
+    next: Any
+    data: Any
+    width: int
+    height: int
+    stride: int
+    format: int
+    orientation: int
+    release: Any
+    release_ud: Any
+
+
+class dsa_image_options(Sized):
+    next: Any
+    max_side: int
+    max_tokens: int
+    refuse_too_large: int
+    reserved: int
+    max_encoded_bytes: int
+    max_pixels: int
 
 
 class dsa_prompt_cost(Sized):
@@ -497,7 +527,8 @@ dsa_model_stats._fields_ = [
     ("checkpoint_bytes", c.c_uint64), ("expert_bytes", c.c_uint64), ("prompt_tokens", c.c_uint64),
     ("output_tokens", c.c_uint64), ("runs", c.c_uint64), ("cancelled", c.c_uint64), ("failed", c.c_uint64),
     ("running", c.c_uint32), ("queued", c.c_uint32), ("sessions", c.c_uint32), ("state", c.c_int32),
-    ("expert_hit_rate", c.c_float), ("draft_accept_rate", c.c_float),
+    ("expert_hit_rate", c.c_float), ("draft_accept_rate", c.c_float), ("images_encoded", c.c_uint64),
+    ("image_hits", c.c_uint64),
 ]
 dsa_session_options._fields_ = [
     ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("next", c.POINTER(dsa_ext)),
@@ -509,6 +540,16 @@ dsa_session_info._fields_ = [
     ("max_tokens", c.c_uint32), ("turns", c.c_uint32), ("images", c.c_uint32), ("checkpoints", c.c_uint32),
     ("state", c.c_int32), ("tier", c.c_int32), ("reserved", c.c_uint32), ("device_bytes", c.c_uint64),
     ("host_bytes", c.c_uint64), ("disk_bytes", c.c_uint64), ("shared_bytes", c.c_uint64),
+]
+dsa_pixels._fields_ = [
+    ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("next", c.POINTER(dsa_ext)), ("data", c.c_void_p),
+    ("width", c.c_uint32), ("height", c.c_uint32), ("stride", c.c_size_t), ("format", c.c_int32),
+    ("orientation", c.c_int32), ("release", dsa_free_fn), ("release_ud", c.c_void_p),
+]
+dsa_image_options._fields_ = [
+    ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("next", c.POINTER(dsa_ext)),
+    ("max_side", c.c_uint32), ("max_tokens", c.c_uint32), ("refuse_too_large", c.c_int32),
+    ("reserved", c.c_uint32), ("max_encoded_bytes", c.c_uint64), ("max_pixels", c.c_uint64),
 ]
 dsa_prompt_cost._fields_ = [
     ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("text_tokens", c.c_uint32),
@@ -565,6 +606,8 @@ STRUCTS: dict[str, type[c.Structure]] = {
     "dsa_model_stats": dsa_model_stats,
     "dsa_session_options": dsa_session_options,
     "dsa_session_info": dsa_session_info,
+    "dsa_pixels": dsa_pixels,
+    "dsa_image_options": dsa_image_options,
     "dsa_prompt_cost": dsa_prompt_cost,
     "dsa_sampling": dsa_sampling,
     "dsa_run_options": dsa_run_options,
@@ -671,6 +714,7 @@ CONSTANTS = {
     "DSA_STAGE_RESTORE": DSA_STAGE_RESTORE,
     "DSA_STAGE_PREFILL": DSA_STAGE_PREFILL,
     "DSA_STAGE_VERIFY": DSA_STAGE_VERIFY,
+    "DSA_STAGE_IMAGE": DSA_STAGE_IMAGE,
     "DSA_MODEL_LOADING": DSA_MODEL_LOADING,
     "DSA_MODEL_READY": DSA_MODEL_READY,
     "DSA_MODEL_SUSPENDED": DSA_MODEL_SUSPENDED,
@@ -685,6 +729,11 @@ CONSTANTS = {
     "DSA_SESSION_RUNNING": DSA_SESSION_RUNNING,
     "DSA_SESSION_REBUILD": DSA_SESSION_REBUILD,
     "DSA_SESSION_CLOSED": DSA_SESSION_CLOSED,
+    "DSA_PIXELS_RGB8": DSA_PIXELS_RGB8,
+    "DSA_PIXELS_RGBA8": DSA_PIXELS_RGBA8,
+    "DSA_PIXELS_BGRA8": DSA_PIXELS_BGRA8,
+    "DSA_PIXELS_BGR8": DSA_PIXELS_BGR8,
+    "DSA_PIXELS_GRAY8": DSA_PIXELS_GRAY8,
     "DSA_ROLE_SYSTEM": DSA_ROLE_SYSTEM,
     "DSA_ROLE_USER": DSA_ROLE_USER,
     "DSA_ROLE_ASSISTANT": DSA_ROLE_ASSISTANT,
@@ -769,6 +818,18 @@ class Library:
     dsa_model_get_stats: Callable[[Any, Any], int]
     dsa_model_tokenize: Callable[[Any, Any, int, int, Any, int, Any], int]
     dsa_model_detokenize: Callable[[Any, Any, int, int, Any, int, Any], int]
+    dsa_op_wait: Callable[[Any, int, Any], int]
+    dsa_op_cancel: Callable[[Any], int]
+    dsa_op_get_error: Callable[[Any, Any], int]
+    dsa_op_release: Callable[[Any], None]
+    dsa_image_from_file: Callable[[Any, Any, Any, Any], int]
+    dsa_image_from_memory: Callable[[Any, Any, int, Any, Any], int]
+    dsa_image_from_pixels: Callable[[Any, Any, Any, Any], int]
+    dsa_image_retain: Callable[[Any], None]
+    dsa_image_release: Callable[[Any], None]
+    dsa_image_get_size: Callable[[Any, Any, Any], int]
+    dsa_image_get_id: Callable[[Any, Any], int]
+    dsa_image_prepare: Callable[[Any, Any, Any], int]
     dsa_prompt_create: Callable[[Any, Any], int]
     dsa_prompt_release: Callable[[Any], None]
     dsa_prompt_clear: Callable[[Any], int]
@@ -777,6 +838,8 @@ class Library:
     dsa_prompt_markup: Callable[[Any, Any, int], int]
     dsa_prompt_tokens: Callable[[Any, Any, int], int]
     dsa_prompt_add_json: Callable[[Any, Any, int], int]
+    dsa_prompt_image: Callable[[Any, Any], int]
+    dsa_prompt_bind_image: Callable[[Any, Any, Any], int]
     dsa_prompt_measure: Callable[[Any, Any, Any, int, Any], int]
     dsa_prompt_render: Callable[[Any, Any, Any, int, Any], int]
     dsa_session_create: Callable[[Any, Any, Any], int]
@@ -852,6 +915,36 @@ class Library:
             library, "dsa_model_detokenize", c.c_int32, c.c_void_p, c.POINTER(c.c_int32), c.c_size_t,
             c.c_uint32, c.POINTER(c.c_char), c.c_size_t, c.POINTER(c.c_size_t),
         )
+        self.dsa_op_wait = _bind(
+            library, "dsa_op_wait", c.c_int32, c.c_void_p, c.c_int64, c.POINTER(dsa_progress),
+        )
+        self.dsa_op_cancel = _bind(library, "dsa_op_cancel", c.c_int32, c.c_void_p)
+        self.dsa_op_get_error = _bind(
+            library, "dsa_op_get_error", c.c_int32, c.c_void_p, c.POINTER(dsa_error),
+        )
+        self.dsa_op_release = _bind(library, "dsa_op_release", None, c.c_void_p)
+        self.dsa_image_from_file = _bind(
+            library, "dsa_image_from_file", c.c_int32, c.c_void_p, c.c_char_p, c.POINTER(dsa_image_options),
+            c.POINTER(c.c_void_p),
+        )
+        self.dsa_image_from_memory = _bind(
+            library, "dsa_image_from_memory", c.c_int32, c.c_void_p, c.c_void_p, c.c_size_t,
+            c.POINTER(dsa_image_options), c.POINTER(c.c_void_p),
+        )
+        self.dsa_image_from_pixels = _bind(
+            library, "dsa_image_from_pixels", c.c_int32, c.c_void_p, c.POINTER(dsa_pixels),
+            c.POINTER(dsa_image_options), c.POINTER(c.c_void_p),
+        )
+        self.dsa_image_retain = _bind(library, "dsa_image_retain", None, c.c_void_p)
+        self.dsa_image_release = _bind(library, "dsa_image_release", None, c.c_void_p)
+        self.dsa_image_get_size = _bind(
+            library, "dsa_image_get_size", c.c_int32, c.c_void_p, c.POINTER(c.c_uint32),
+            c.POINTER(c.c_uint32),
+        )
+        self.dsa_image_get_id = _bind(library, "dsa_image_get_id", c.c_int32, c.c_void_p, c.POINTER(Str))
+        self.dsa_image_prepare = _bind(
+            library, "dsa_image_prepare", c.c_int32, c.c_void_p, c.c_void_p, c.POINTER(c.c_void_p),
+        )
         self.dsa_prompt_create = _bind(
             library, "dsa_prompt_create", c.c_int32, c.c_void_p, c.POINTER(c.c_void_p),
         )
@@ -869,6 +962,10 @@ class Library:
         )
         self.dsa_prompt_add_json = _bind(
             library, "dsa_prompt_add_json", c.c_int32, c.c_void_p, c.c_char_p, c.c_size_t,
+        )
+        self.dsa_prompt_image = _bind(library, "dsa_prompt_image", c.c_int32, c.c_void_p, c.c_void_p)
+        self.dsa_prompt_bind_image = _bind(
+            library, "dsa_prompt_bind_image", c.c_int32, c.c_void_p, c.c_char_p, c.c_void_p,
         )
         self.dsa_prompt_measure = _bind(
             library, "dsa_prompt_measure", c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int32,

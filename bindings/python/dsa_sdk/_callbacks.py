@@ -1,4 +1,7 @@
-"""Callbacks of blocking calls: an exception in one stops the call and is raised once, by the caller."""
+"""What goes into calls: numbers that fit, and callbacks.
+
+An exception in a callback stops the blocking call, and is raised once, by the caller.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,16 @@ from types import FrameType
 from typing import Any
 
 from . import _c
-from ._constants import Stage
+from ._constants import Stage, Status
+from ._errors import ArgumentError
 from ._library import check
 from ._values import Progress
+
+def unsigned(name: str, value: int, bits: int = 32) -> int:
+    if not 0 <= value < 1 << bits:
+        raise ArgumentError(f"{name} is {value}, expected 0 to {(1 << bits) - 1}", Status.ARGUMENT)
+    return value
+
 
 OnProgress = Callable[[Progress], bool | None]
 

@@ -129,6 +129,7 @@ class Stage(Open):
     RESTORE = _c.DSA_STAGE_RESTORE
     PREFILL = _c.DSA_STAGE_PREFILL
     VERIFY = _c.DSA_STAGE_VERIFY
+    IMAGE = _c.DSA_STAGE_IMAGE
 
 
 class ModelState(Open):

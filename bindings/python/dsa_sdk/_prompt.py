@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _c
 from ._constants import Role
 from ._errors import ArgumentError
+from ._image import Image
 from ._library import Handle, Owner, address, check, encoded, library
 from ._values import PromptCost
 
@@ -35,20 +36,20 @@ class Prompt(Owner):
         self._handle = Handle(out.value or 0, library().dsa_prompt_release)
         self._runtime = runtime
 
-    def system(self, *parts: str) -> Prompt:
+    def system(self, *parts: str | Image) -> Prompt:
         return self.message(Role.SYSTEM, *parts)
 
-    def user(self, *parts: str) -> Prompt:
+    def user(self, *parts: str | Image) -> Prompt:
         return self.message(Role.USER, *parts)
 
-    def assistant(self, *parts: str) -> Prompt:
+    def assistant(self, *parts: str | Image) -> Prompt:
         return self.message(Role.ASSISTANT, *parts)
 
-    def message(self, role: Role, *parts: str) -> Prompt:
-        """Begins a message; control tokens in its parts stay plain text."""
+    def message(self, role: Role, *parts: str | Image) -> Prompt:
+        """Begins a message of texts and pictures; control tokens in the texts stay plain text."""
         check(library().dsa_prompt_message(self._live, role))
         for part in parts:
-            self.text(part)
+            self.image(part) if isinstance(part, Image) else self.text(part)
         return self
 
     def text(self, text: str) -> Prompt:
@@ -61,6 +62,16 @@ class Prompt(Owner):
         """Adds text that you wrote yourself: control tokens in it act. Never pass user input."""
         data = encoded(text)
         check(library().dsa_prompt_markup(self._live, data, len(data)))
+        return self
+
+    def image(self, image: Image) -> Prompt:
+        """Shows a picture at this place of the last message."""
+        check(library().dsa_prompt_image(self._live, image._live))
+        return self
+
+    def bind_image(self, name: str, image: Image) -> Prompt:
+        """Gives a picture to the parts of chat messages that name it as their url. Nothing is ever fetched."""
+        check(library().dsa_prompt_bind_image(self._live, encoded(name), image._live))
         return self
 
     def tokens(self, tokens: Iterable[int]) -> Prompt:

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from typing import Literal
 
 from . import _c, _wake
-from ._callbacks import Blocking, OnProgress
+from ._callbacks import Blocking, OnProgress, unsigned
 from ._constants import ModelState, Status
 from ._library import Handle, Owner, address, check, encoded, library, text_of, view_of
 from ._prompt import token_array
 from ._run import SLICE_MS
-from ._session import Session, unsigned
+from ._session import Session
 from ._values import DeviceInfo, ModelStats, PackageInfo
 
 
@@ -194,6 +194,8 @@ class Model(Owner):
             out.sessions,
             out.expert_hit_rate,
             out.draft_accept_rate,
+            out.images_encoded,
+            out.image_hits,
         )
 
     def tokenize(self, text: str, *, control: bool = False) -> list[int]:

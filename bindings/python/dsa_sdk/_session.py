@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from . import _c, _wake
-from ._callbacks import Blocking, OnProgress
+from ._callbacks import Blocking, OnProgress, unsigned
 from ._constants import SessionState, Status, Tier
 from ._errors import ArgumentError
 from ._library import Handle, Owner, address, check, encoded, library, view_of
@@ -52,12 +52,6 @@ class RunOptions(TypedDict, total=False):
     effort: Literal["model", "none", "low", "medium", "high"]
     tools: Literal["auto", "none", "required"]
     priority: Literal["normal", "interactive", "background"]
-
-
-def unsigned(name: str, value: int, bits: int = 32) -> int:
-    if not 0 <= value < 1 << bits:
-        raise ArgumentError(f"{name} is {value}, expected 0 to {(1 << bits) - 1}", Status.ARGUMENT)
-    return value
 
 
 def chosen(name: str, value: str, among: dict[str, int]) -> int:

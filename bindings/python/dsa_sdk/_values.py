@@ -185,6 +185,8 @@ class ModelStats:
     sessions: int
     expert_hit_rate: float
     draft_accept_rate: float
+    images_encoded: int
+    image_hits: int
 
 
 @dataclass(frozen=True, slots=True)

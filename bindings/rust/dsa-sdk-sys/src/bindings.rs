@@ -5,9 +5,9 @@ pub type dsa_status = i32;
 pub type dsa_token = i32;
 
 pub const DSA_VERSION_MAJOR: u32 = 0;
-pub const DSA_VERSION_MINOR: u32 = 1;
+pub const DSA_VERSION_MINOR: u32 = 2;
 pub const DSA_VERSION_PATCH: u32 = 0;
-pub const DSA_API_LEVEL: u32 = 1;
+pub const DSA_API_LEVEL: u32 = 2;
 pub const DSA_EXT_REQUIRED: u32 = 2147483648;
 pub const DSA_NTS: usize = usize::MAX;
 pub const DSA_FOREVER: i64 = -1;
@@ -104,6 +104,7 @@ pub const DSA_STAGE_SAVE: i32 = 4;
 pub const DSA_STAGE_RESTORE: i32 = 5;
 pub const DSA_STAGE_PREFILL: i32 = 6;
 pub const DSA_STAGE_VERIFY: i32 = 7;
+pub const DSA_STAGE_IMAGE: i32 = 8;
 pub const DSA_MODEL_LOADING: i32 = 0;
 pub const DSA_MODEL_READY: i32 = 1;
 pub const DSA_MODEL_SUSPENDED: i32 = 2;
@@ -118,6 +119,11 @@ pub const DSA_SESSION_IDLE: i32 = 0;
 pub const DSA_SESSION_RUNNING: i32 = 1;
 pub const DSA_SESSION_REBUILD: i32 = 2;
 pub const DSA_SESSION_CLOSED: i32 = 3;
+pub const DSA_PIXELS_RGB8: i32 = 0;
+pub const DSA_PIXELS_RGBA8: i32 = 1;
+pub const DSA_PIXELS_BGRA8: i32 = 2;
+pub const DSA_PIXELS_BGR8: i32 = 3;
+pub const DSA_PIXELS_GRAY8: i32 = 4;
 pub const DSA_ROLE_SYSTEM: i32 = 0;
 pub const DSA_ROLE_USER: i32 = 1;
 pub const DSA_ROLE_ASSISTANT: i32 = 2;
@@ -202,12 +208,22 @@ pub struct dsa_prompt {
 }
 
 #[repr(C)]
+pub struct dsa_image {
+    _private: [u8; 0],
+}
+
+#[repr(C)]
 pub struct dsa_grammar {
     _private: [u8; 0],
 }
 
 #[repr(C)]
 pub struct dsa_run {
+    _private: [u8; 0],
+}
+
+#[repr(C)]
+pub struct dsa_op {
     _private: [u8; 0],
 }
 
@@ -442,6 +458,8 @@ pub struct dsa_model_stats {
     pub state: i32,
     pub expert_hit_rate: f32,
     pub draft_accept_rate: f32,
+    pub images_encoded: u64,
+    pub image_hits: u64,
 }
 impl dsa_model_stats {
     /// All zero but `struct_size`, as DSA_INIT makes it.
@@ -496,6 +514,54 @@ pub struct dsa_session_info {
     pub shared_bytes: u64,
 }
 impl dsa_session_info {
+    /// All zero but `struct_size`, as DSA_INIT makes it.
+    pub fn init() -> Self {
+        // Every field is a number, a pointer or an optional function: zero is a value of each.
+        let mut value: Self = unsafe { std::mem::zeroed() };
+        value.struct_size = std::mem::size_of::<Self>() as u32;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dsa_pixels {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const dsa_ext,
+    pub data: *const c_void,
+    pub width: u32,
+    pub height: u32,
+    pub stride: usize,
+    pub format: i32,
+    pub orientation: i32,
+    pub release: dsa_free_fn,
+    pub release_ud: *mut c_void,
+}
+impl dsa_pixels {
+    /// All zero but `struct_size`, as DSA_INIT makes it.
+    pub fn init() -> Self {
+        // Every field is a number, a pointer or an optional function: zero is a value of each.
+        let mut value: Self = unsafe { std::mem::zeroed() };
+        value.struct_size = std::mem::size_of::<Self>() as u32;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dsa_image_options {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const dsa_ext,
+    pub max_side: u32,
+    pub max_tokens: u32,
+    pub refuse_too_large: i32,
+    pub reserved: u32,
+    pub max_encoded_bytes: u64,
+    pub max_pixels: u64,
+}
+impl dsa_image_options {
     /// All zero but `struct_size`, as DSA_INIT makes it.
     pub fn init() -> Self {
         // Every field is a number, a pointer or an optional function: zero is a value of each.
@@ -706,6 +772,18 @@ extern "C" {
     pub fn dsa_model_get_stats(model: *const dsa_model, out: *mut dsa_model_stats) -> dsa_status;
     pub fn dsa_model_tokenize(model: *const dsa_model, text: *const c_char, len: usize, flags: u32, out: *mut dsa_token, cap: usize, count: *mut usize) -> dsa_status;
     pub fn dsa_model_detokenize(model: *const dsa_model, tokens: *const dsa_token, n: usize, flags: u32, out: *mut c_char, cap: usize, len: *mut usize) -> dsa_status;
+    pub fn dsa_op_wait(op: *const dsa_op, timeout_ms: i64, progress: *mut dsa_progress) -> dsa_status;
+    pub fn dsa_op_cancel(op: *const dsa_op) -> dsa_status;
+    pub fn dsa_op_get_error(op: *const dsa_op, out: *mut dsa_error) -> dsa_status;
+    pub fn dsa_op_release(op: *mut dsa_op);
+    pub fn dsa_image_from_file(runtime: *const dsa_runtime, path: *const c_char, options: *const dsa_image_options, out: *mut *mut dsa_image) -> dsa_status;
+    pub fn dsa_image_from_memory(runtime: *const dsa_runtime, data: *const c_void, len: usize, options: *const dsa_image_options, out: *mut *mut dsa_image) -> dsa_status;
+    pub fn dsa_image_from_pixels(runtime: *const dsa_runtime, pixels: *const dsa_pixels, options: *const dsa_image_options, out: *mut *mut dsa_image) -> dsa_status;
+    pub fn dsa_image_retain(image: *const dsa_image);
+    pub fn dsa_image_release(image: *const dsa_image);
+    pub fn dsa_image_get_size(image: *const dsa_image, width: *mut u32, height: *mut u32) -> dsa_status;
+    pub fn dsa_image_get_id(image: *const dsa_image, out: *mut dsa_str) -> dsa_status;
+    pub fn dsa_image_prepare(image: *const dsa_image, model: *const dsa_model, out: *mut *mut dsa_op) -> dsa_status;
     pub fn dsa_prompt_create(runtime: *const dsa_runtime, out: *mut *mut dsa_prompt) -> dsa_status;
     pub fn dsa_prompt_release(prompt: *mut dsa_prompt);
     pub fn dsa_prompt_clear(prompt: *mut dsa_prompt) -> dsa_status;
@@ -714,6 +792,8 @@ extern "C" {
     pub fn dsa_prompt_markup(prompt: *mut dsa_prompt, text: *const c_char, len: usize) -> dsa_status;
     pub fn dsa_prompt_tokens(prompt: *mut dsa_prompt, tokens: *const dsa_token, n: usize) -> dsa_status;
     pub fn dsa_prompt_add_json(prompt: *mut dsa_prompt, json: *const c_char, len: usize) -> dsa_status;
+    pub fn dsa_prompt_image(prompt: *mut dsa_prompt, image: *const dsa_image) -> dsa_status;
+    pub fn dsa_prompt_bind_image(prompt: *mut dsa_prompt, name: *const c_char, image: *const dsa_image) -> dsa_status;
     pub fn dsa_prompt_measure(prompt: *const dsa_prompt, model: *const dsa_model, session: *const dsa_session, feed: i32, out: *mut dsa_prompt_cost) -> dsa_status;
     pub fn dsa_prompt_render(prompt: *const dsa_prompt, model: *const dsa_model, out: *mut c_char, cap: usize, len: *mut usize) -> dsa_status;
     pub fn dsa_session_create(model: *const dsa_model, options: *const dsa_session_options, out: *mut *mut dsa_session) -> dsa_status;

@@ -68,6 +68,8 @@ fn structs_lie_as_the_library_says() {
 
 #[test]
 fn the_library_is_the_one_that_was_built_for() {
+    let version = format!("{DSA_VERSION_MAJOR}.{DSA_VERSION_MINOR}.{DSA_VERSION_PATCH}");
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
     assert_eq!(unsafe { dsa_version() } / 10000, DSA_VERSION_MAJOR);
     assert!(unsafe { dsa_api_level() } >= DSA_API_LEVEL);
 }

@@ -148,6 +148,7 @@ codes! {
         Restore = DSA_STAGE_RESTORE,
         Prefill = DSA_STAGE_PREFILL,
         Verify = DSA_STAGE_VERIFY,
+        Image = DSA_STAGE_IMAGE,
     }
 }
 

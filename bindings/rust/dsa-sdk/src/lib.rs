@@ -28,6 +28,7 @@
 
 mod codes;
 mod error;
+mod image;
 mod options;
 mod prompt;
 mod raw;
@@ -40,6 +41,7 @@ pub use codes::{
     SessionState, Stage, Stop,
 };
 pub use error::Error;
+pub use image::{Image, ImageOptions, Operation, PixelFormat, Pixels};
 pub use options::{RunOptions, Sampling};
 pub use prompt::Prompt;
 pub use runtime::{api_level, has_feature, version, Loader, Model, Package, Runtime, RuntimeBuilder};

@@ -2,6 +2,7 @@
 
 use crate::codes::Role;
 use crate::error::Error;
+use crate::image::Image;
 use crate::raw;
 use crate::runtime::{Model, Runtime};
 use crate::session::Session;
@@ -59,6 +60,18 @@ impl Prompt {
     /// Adds text that you wrote yourself: control tokens in it act. Never pass user input.
     pub fn markup(mut self, text: &str) -> Result<Self, Error> {
         self.raw.markup(text)?;
+        Ok(self)
+    }
+
+    /// Shows a picture at this place of the message. The prompt keeps it.
+    pub fn image(mut self, image: &Image) -> Result<Self, Error> {
+        self.raw.image(&image.raw)?;
+        Ok(self)
+    }
+
+    /// Gives a picture to the parts of chat JSON that name it as their url. Nothing is ever fetched.
+    pub fn bind_image(mut self, name: &str, image: &Image) -> Result<Self, Error> {
+        self.raw.bind_image(name, &image.raw)?;
         Ok(self)
     }
 

@@ -113,6 +113,7 @@ counted! {
     dsa_model dsa_model_retain dsa_model_release,
     dsa_session dsa_session_retain dsa_session_release,
     dsa_run dsa_run_retain dsa_run_release,
+    dsa_image dsa_image_retain dsa_image_release,
 }
 
 /// One reference to such a handle.
@@ -259,11 +260,14 @@ struct Watch<'a> {
     panic: Option<Box<dyn Any + Send>>,
 }
 
+fn progress_of(p: &sys::dsa_progress) -> Progress {
+    Progress { done: p.done, total: p.total, stage: Stage::from_code(p.stage) }
+}
+
 unsafe extern "C" fn on_progress(ud: *mut c_void, p: *const sys::dsa_progress) -> i32 {
     // SAFETY: called on the thread of the blocking call, which holds the Watch; `p` lives for the time of this call.
     let (watch, p) = (&mut *(ud as *mut Watch<'_>), &*p);
-    let progress = Progress { done: p.done, total: p.total, stage: Stage::from_code(p.stage) };
-    match catch_unwind(AssertUnwindSafe(|| (watch.callback)(progress))) {
+    match catch_unwind(AssertUnwindSafe(|| (watch.callback)(progress_of(p)))) {
         Ok(ControlFlow::Continue(())) => sys::DSA_CONTINUE,
         Ok(ControlFlow::Break(())) => sys::DSA_STOP_ROLLBACK,
         Err(panic) => {
@@ -352,6 +356,100 @@ pub(crate) fn detokenize(model: &Ref<sys::dsa_model>, tokens: &[i32], flags: u32
     })
 }
 
+// ---- images ---------------------------------------------------------------------------------------------------------
+
+pub(crate) fn image_from_file(
+    runtime: &Runtime,
+    path: &[u8],
+    options: &sys::dsa_image_options,
+) -> Result<Ref<sys::dsa_image>, Error> {
+    let path =
+        CString::new(path).map_err(|_| Error::argument("a NUL in the path of a picture".to_string()))?;
+    // SAFETY: path and options are borrowed for the call. So it is below.
+    Ref::made(|out| unsafe { sys::dsa_image_from_file(runtime.handle.get(), path.as_ptr(), options, out) })
+}
+
+pub(crate) fn image_from_memory(
+    runtime: &Runtime,
+    data: &[u8],
+    options: &sys::dsa_image_options,
+) -> Result<Ref<sys::dsa_image>, Error> {
+    let bytes = data.as_ptr().cast();
+    // SAFETY: the data is borrowed for the call.
+    Ref::made(|out| unsafe {
+        sys::dsa_image_from_memory(runtime.handle.get(), bytes, data.len(), options, out)
+    })
+}
+
+/// `pixels` must describe memory that is there: image.rs checks it against a slice.
+pub(crate) fn image_from_pixels(
+    runtime: &Runtime,
+    pixels: &sys::dsa_pixels,
+    options: &sys::dsa_image_options,
+) -> Result<Ref<sys::dsa_image>, Error> {
+    // SAFETY: the pixels are copied before the call returns, as `release` is not set.
+    Ref::made(|out| unsafe { sys::dsa_image_from_pixels(runtime.handle.get(), pixels, options, out) })
+}
+
+pub(crate) fn image_size(image: &Ref<sys::dsa_image>) -> Result<(u32, u32), Error> {
+    let (mut width, mut height) = (0, 0);
+    // SAFETY: plain values.
+    check(unsafe { sys::dsa_image_get_size(image.get(), &mut width, &mut height) })?;
+    Ok((width, height))
+}
+
+pub(crate) fn image_id(image: &Ref<sys::dsa_image>) -> Result<String, Error> {
+    let mut out = sys::dsa_str { ptr: null(), len: 0 };
+    // SAFETY: the view lives as long as the picture; it is copied here.
+    check(unsafe { sys::dsa_image_get_id(image.get(), &mut out) })?;
+    Ok(text_of(out))
+}
+
+/// A long operation has one owner; waiting and cancelling may be done by anybody.
+pub(crate) struct Operation(NonNull<sys::dsa_op>);
+
+// SAFETY: bound to no thread, and its functions take const handles.
+unsafe impl Send for Operation {}
+unsafe impl Sync for Operation {}
+
+impl Operation {
+    pub(crate) fn prepare(image: &Ref<sys::dsa_image>, model: &Ref<sys::dsa_model>) -> Result<Self, Error> {
+        let mut out = null_mut();
+        // SAFETY: receives the one reference; the library keeps picture and model meanwhile.
+        check(unsafe { sys::dsa_image_prepare(image.get(), model.get(), &mut out) })?;
+        NonNull::new(out).map(Operation).ok_or_else(no_handle)
+    }
+
+    /// The progress if it goes on.
+    pub(crate) fn wait(&self, timeout_ms: i64) -> Result<Option<Progress>, Error> {
+        let mut progress = sys::dsa_progress::init();
+        // SAFETY: plain values.
+        let status = unsafe { sys::dsa_op_wait(self.0.as_ptr(), timeout_ms, &mut progress) };
+        if status < 0 {
+            let mut details = sys::dsa_error::init();
+            // SAFETY: the message lives as long as the operation; it is copied here.
+            let known = unsafe { sys::dsa_op_get_error(self.0.as_ptr(), &mut details) } == sys::DSA_OK;
+            if known && details.code == status {
+                return Err(error_of(&details));
+            }
+        }
+        let pending = check(status)? == sys::DSA_PENDING;
+        Ok(pending.then(|| progress_of(&progress)))
+    }
+
+    pub(crate) fn cancel(&self) -> Result<(), Error> {
+        // SAFETY: any thread, any time.
+        check(unsafe { sys::dsa_op_cancel(self.0.as_ptr()) }).map(drop)
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        // SAFETY: gives back the one reference; never waits.
+        unsafe { sys::dsa_op_release(self.0.as_ptr()) };
+    }
+}
+
 // ---- prompt ---------------------------------------------------------------------------------------------------------
 
 /// A prompt has one owner.
@@ -396,6 +494,17 @@ impl Prompt {
         // SAFETY: the text is copied.
         check(unsafe { sys::dsa_prompt_add_json(self.0.as_ptr(), json.as_ptr().cast(), json.len()) })
             .map(drop)
+    }
+
+    pub(crate) fn image(&mut self, image: &Ref<sys::dsa_image>) -> Result<(), Error> {
+        // SAFETY: the prompt keeps a reference of its own.
+        check(unsafe { sys::dsa_prompt_image(self.0.as_ptr(), image.get()) }).map(drop)
+    }
+
+    pub(crate) fn bind_image(&mut self, name: &str, image: &Ref<sys::dsa_image>) -> Result<(), Error> {
+        let name = c_string(name)?;
+        // SAFETY: the name is copied, and the prompt keeps a reference of its own.
+        check(unsafe { sys::dsa_prompt_bind_image(self.0.as_ptr(), name.as_ptr(), image.get()) }).map(drop)
     }
 
     pub(crate) fn clear(&mut self) -> Result<(), Error> {

@@ -240,6 +240,8 @@ impl Model {
             running: s.running,
             queued: s.queued,
             sessions: s.sessions,
+            images_encoded: s.images_encoded,
+            image_hits: s.image_hits,
         })
     }
 

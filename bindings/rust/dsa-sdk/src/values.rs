@@ -143,6 +143,8 @@ pub struct ModelStats {
     pub running: u32,
     pub queued: u32,
     pub sessions: u32,
+    pub images_encoded: u64,
+    pub image_hits: u64,
 }
 
 /// Sizes of a session and what it is doing.

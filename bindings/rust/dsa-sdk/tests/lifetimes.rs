@@ -4,8 +4,8 @@ mod common;
 
 use common::{endless, is_text, model_folder, question, shared, FRANCE};
 use dsa_sdk::{
-    CancelToken, Channel, Error, ErrorKind, Event, Finish, Model, OwnedRun, Package, Prompt, Run, RunOptions,
-    Runtime, Session,
+    CancelToken, Channel, Error, ErrorKind, Event, Finish, Image, Model, Operation, OwnedRun, Package,
+    Prompt, Run, RunOptions, Runtime, Session,
 };
 use std::any::Any;
 use std::future::Future;
@@ -80,7 +80,10 @@ fn send_and_sync_follow_from_const() {
     send_sync_clone::<Runtime>();
     send_sync_clone::<Package>();
     send_sync_clone::<Model>();
+    send_sync_clone::<Image>();
     send_sync_clone::<CancelToken>();
+    fn send_sync<T: Send + Sync>() {}
+    send_sync::<Operation>();
     send::<Session>();
     send::<Prompt>();
     send::<Run<'static>>();

@@ -4,8 +4,8 @@ mod common;
 
 use common::{endless, is_text, model_folder, question, shared, FRANCE};
 use dsa_sdk::{
-    Channel, Effort, ErrorKind, Event, Finish, Fix, LogLevel, ModelState, Package, Prompt, RunOptions,
-    Runtime, Sampling, Stage, Stop,
+    Channel, Effort, ErrorKind, Event, Finish, Fix, Image, ImageOptions, LogLevel, ModelState, Package,
+    PixelFormat, Pixels, Prompt, RunOptions, Runtime, Sampling, Stage, Stop,
 };
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -143,7 +143,7 @@ fn what_there_is() {
     assert_eq!(package.meta("no\0thing").unwrap_err().kind(), ErrorKind::Argument);
     assert_eq!(runtime.devices().unwrap()[0].id, "cpu:0");
     assert!(dsa_sdk::has_feature("cpu") && !dsa_sdk::has_feature("telepathy"));
-    assert!(dsa_sdk::version().starts_with("0.1.0") && dsa_sdk::api_level() >= 1);
+    assert!(dsa_sdk::version().starts_with(env!("CARGO_PKG_VERSION")));
     assert_eq!(model.stats().unwrap().state, ModelState::Ready);
     assert_eq!(Finish::from_code(77), Finish::Unknown(77));
     assert_eq!(Finish::Unknown(77).code(), 77);
@@ -190,4 +190,53 @@ fn the_log_is_heard_until_its_owners_are_gone() {
     assert!(!lines.lock().unwrap().is_empty());
     drop(model);
     assert_eq!(Arc::strong_count(&lines), 1, "the sink went with the last owner");
+}
+
+#[test]
+fn pictures() {
+    let (runtime, model) = shared();
+    let pixels: Vec<u8> = (0..5 * 3 * 3).map(|i| (i * 37 % 256) as u8).collect();
+    let tight = Pixels::new(&pixels, 5, 3, PixelFormat::Rgb8);
+    let image = Image::from_pixels(&runtime, &tight, &ImageOptions::new()).unwrap();
+    assert_eq!((image.size().unwrap(), image.id().unwrap().len()), ((5, 3), 32));
+
+    let padded: Vec<u8> = pixels.chunks(15).flat_map(|row| row.iter().copied().chain([1, 2])).collect();
+    let wide = Pixels::new(&padded, 5, 3, PixelFormat::Rgb8).stride(17);
+    let same = Image::from_pixels(&runtime, &wide, &ImageOptions::new()).unwrap();
+    assert_eq!(same.id().unwrap(), image.id().unwrap());
+    let turned = Image::from_pixels(&runtime, &tight.orientation(6), &ImageOptions::new()).unwrap();
+    assert_eq!(turned.size().unwrap(), (3, 5));
+    let small = Image::from_pixels(&runtime, &tight, &ImageOptions::new().max_side(3)).unwrap();
+    assert_eq!(small.size().unwrap().0, 3);
+
+    let kind = |image: Result<Image, dsa_sdk::Error>| image.err().map(|error| error.kind());
+    for short in [
+        tight.stride(16),
+        tight.stride(usize::MAX),
+        Pixels::new(&pixels, u32::MAX, u32::MAX, PixelFormat::Rgba8),
+    ] {
+        assert_eq!(
+            kind(Image::from_pixels(&runtime, &short, &ImageOptions::new())),
+            Some(ErrorKind::Argument)
+        );
+    }
+    let refused = ImageOptions::new().max_side(3).refuse_too_large();
+    assert_eq!(kind(Image::from_pixels(&runtime, &tight, &refused)), Some(ErrorKind::Limit));
+    assert_eq!(kind(Image::decode(&runtime, &[], &ImageOptions::new())), Some(ErrorKind::Image));
+    assert_eq!(kind(Image::open(&runtime, "/nowhere.png")), Some(ErrorKind::NotFound));
+
+    let prompt = question(&runtime, "What is this? ").image(&image).unwrap();
+    drop(image); // the prompt keeps it
+    let mut chat = model.session().build().unwrap();
+    let sighted = Package::open(&runtime, model_folder()).unwrap().info().unwrap().has_images;
+    if sighted {
+        let mut run = chat.run_with(&prompt, &RunOptions::new().max_tokens(4)).unwrap();
+        run.by_ref().for_each(|event| drop(event.unwrap()));
+        assert!(run.result().unwrap().image_tokens > 0);
+        let operation = same.prepare(&model).unwrap();
+        assert_eq!(operation.wait(None).unwrap(), None);
+    } else {
+        assert_eq!(chat.run(&prompt).err().unwrap().kind(), ErrorKind::Unsupported);
+        assert_eq!(same.prepare(&model).err().unwrap().kind(), ErrorKind::Unsupported);
+    }
 }
