@@ -5,20 +5,18 @@
 
 use dsa_sdk::{Error, Event, Prompt, Runtime, Session, Stop};
 use std::io::Write;
-use std::os::raw::c_int;
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static ANSWERING: AtomicBool = AtomicBool::new(false);
 static STOPPED: AtomicBool = AtomicBool::new(false);
-const SIGINT: c_int = 2;
 
 extern "C" {
-    fn signal(number: c_int, handler: usize) -> usize;
-    fn _exit(code: c_int) -> !;
+    fn signal(number: i32, handler: usize) -> usize;
+    fn _exit(code: i32) -> !;
 }
 
-extern "C" fn on_interrupt(number: c_int) {
+extern "C" fn on_interrupt(number: i32) {
     if !ANSWERING.load(SeqCst) {
         unsafe { _exit(0) } // at the prompt it ends the conversation
     }
@@ -29,18 +27,17 @@ extern "C" fn on_interrupt(number: c_int) {
 fn ask(runtime: &Runtime, chat: &mut Session, question: &str) -> Result<i32, Error> {
     STOPPED.store(false, SeqCst);
     ANSWERING.store(true, SeqCst);
-    unsafe { signal(SIGINT, on_interrupt as extern "C" fn(c_int) as usize) };
+    unsafe { signal(2, on_interrupt as extern "C" fn(i32) as usize) };
     let prompt = Prompt::new(runtime)?.user(question)?;
     let mut run = chat.run(&prompt)?;
     let mut thinking = false;
     while let Some(event) = run.next() {
         match event? {
-            Event::Text { text, .. } => {
-                if std::mem::take(&mut thinking) {
-                    eprintln!();
-                }
+            Event::Text { text, .. } if std::mem::take(&mut thinking) => {
+                eprintln!();
                 print!("{text}");
             }
+            Event::Text { text, .. } => print!("{text}"),
             Event::Reasoning { text, .. } => {
                 thinking = true;
                 eprint!("{text}"); // beside the answer
@@ -74,18 +71,13 @@ fn converse(model: &str, question: Option<&String>) -> Result<i32, Error> {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    match arguments.as_slice() {
-        [_, model, question @ ..] if question.len() < 2 => match converse(model, question.first()) {
-            Ok(code) => exit(code),
-            Err(error) => {
-                eprintln!("{:?}: {error}", error.kind());
-                exit(1)
-            }
-        },
-        _ => {
-            eprintln!("usage: chat MODEL [\"question\"]");
-            exit(2)
-        }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.is_empty() || arguments.len() > 2 {
+        eprintln!("usage: chat MODEL [\"question\"]");
+        exit(2);
     }
+    exit(converse(&arguments[0], arguments.get(1)).unwrap_or_else(|error| {
+        eprintln!("{:?}: {error}", error.kind());
+        1
+    }))
 }
