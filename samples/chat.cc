@@ -1,85 +1,79 @@
-// chat.cc: a conversation on the terminal, or one question: chat_cpp MODEL ["question"].
+// chat.cc: chat.c in C++. A conversation on the terminal, or one question: chat_cpp MODEL ["question"].
 //
-// chat.c in C++: handles that release themselves, failures as exceptions. Ctrl-C stops the answer and keeps what was
-// said; a second one ends the program. Exit codes: 0 answered, 1 failed, 2 wrong arguments, 130 stopped.
+// "/image PATH" shows a picture with the next question. Ctrl-C stops the answer and keeps what was said; a second one
+// ends the program. Exit codes: 0 answered, 1 failed, 2 wrong arguments, 130 stopped.
 #include <signal.h>
 
 #include <iostream>
-#include <memory>
-#include <stdexcept>
 #include <string>
 
 #include "dsa_sdk.h"
 
-namespace {
-
-template <auto release>
-struct Release {
-  void operator()(auto* handle) const { release(handle); }
+template <class T, auto release>  // gives itself back
+struct Handle {
+  ~Handle() { release(handle); }
+  operator T*() const { return handle; }
+  T* handle = nullptr;
 };
-using Runtime = std::unique_ptr<dsa_runtime, Release<dsa_runtime_release>>;
-using Model = std::unique_ptr<dsa_model, Release<dsa_model_release>>;
-using Session = std::unique_ptr<dsa_session, Release<dsa_session_release>>;
 
-void check(dsa_status status) {
-  if (status >= 0) return;
+static std::string failure() {
   dsa_error e = DSA_INIT(dsa_error);
   dsa_last_error(&e);
-  throw std::runtime_error(std::string(dsa_status_name(e.code)) + ": " + e.message.ptr);
+  return std::string(dsa_status_name(e.code)) + ": " + e.message.ptr;
 }
 
-volatile sig_atomic_t stopped = 0;
+static void check(dsa_status status) {
+  if (status < 0) throw failure();
+}
 
-void catch_interrupt() {
+static volatile sig_atomic_t stopped;
+
+static void catch_interrupt() {
   struct sigaction action {};
   action.sa_handler = [](int) { stopped = 1; };
-  action.sa_flags = SA_RESETHAND;  // the next one ends the program
+  action.sa_flags = int(SA_RESETHAND);  // the next one ends the program
   stopped = 0;
   sigaction(SIGINT, &action, nullptr);
 }
 
 // Runs on this thread for every event. Its answer decides how the run goes on.
-int32_t show(void* ud, const dsa_event* e) {
-  int32_t& channel = *static_cast<int32_t*>(ud);
-  if (e->type == DSA_EVENT_TEXT) {
-    if (channel >= 0 && channel != e->channel) std::cerr << '\n';
-    channel = e->channel;
-    std::ostream& out = channel == DSA_CHANNEL_ANSWER ? std::cout : std::cerr;  // reasoning goes beside
-    out.write(e->text.ptr, std::streamsize(e->text.len)).flush();
-  }
+static int32_t show(void*, const dsa_event* e) {
+  if (e->type == DSA_EVENT_TEXT)  // reasoning goes beside the answer
+    (e->channel == DSA_CHANNEL_ANSWER ? std::cout : std::cerr) << e->text.ptr << std::flush;
   return stopped ? DSA_STOP_KEEP : DSA_CONTINUE;
 }
 
-int ask(const Session& session, const std::string& question) {
-  int32_t channel = -1;
+static int ask(dsa_session* session, dsa_prompt* prompt, const std::string& question) {
   catch_interrupt();
-  check(dsa_session_ask(session.get(), question.data(), question.size(), show, &channel));
+  check(dsa_prompt_text(prompt, question.data(), question.size()));
+  check(dsa_session_generate(session, prompt, nullptr, show, nullptr, nullptr));
   std::cout << std::endl;
+  check(dsa_prompt_clear(prompt));
+  check(dsa_prompt_message(prompt, DSA_ROLE_USER));
   return stopped ? 130 : 0;
 }
 
-int converse(const Session& session) {
-  std::string line;
-  for (catch_interrupt(); std::cerr << "> " && std::getline(std::cin, line) && !stopped; catch_interrupt())
-    if (!line.empty()) ask(session, line);
-  return 0;
-}
-
-}  // namespace
-
 int main(int argc, char** argv) try {
   if (argc < 2 || argc > 3) return std::cerr << "usage: chat_cpp MODEL [\"question\"]\n", 2;
-  dsa_runtime* runtime = nullptr;
-  dsa_model* model = nullptr;
-  dsa_session* session = nullptr;
-  check(dsa_runtime_create(nullptr, &runtime));
-  const Runtime keep_runtime(runtime);
-  check(dsa_model_load_path(runtime, argv[1], nullptr, nullptr, &model));
-  const Model keep_model(model);
-  check(dsa_session_create(model, nullptr, &session));
-  const Session chat(session);
-  return argc == 3 ? ask(chat, argv[2]) : converse(chat);
-} catch (const std::exception& e) {
-  std::cerr << e.what() << '\n';
-  return 1;
+  Handle<dsa_runtime, dsa_runtime_release> runtime;
+  Handle<dsa_model, dsa_model_release> model;
+  Handle<dsa_session, dsa_session_release> session;
+  Handle<dsa_prompt, dsa_prompt_release> prompt;
+  check(dsa_runtime_create(nullptr, &runtime.handle));
+  check(dsa_model_load_path(runtime, argv[1], nullptr, nullptr, &model.handle));
+  check(dsa_session_create(model, nullptr, &session.handle));
+  check(dsa_prompt_create(runtime, &prompt.handle));
+  check(dsa_prompt_message(prompt, DSA_ROLE_USER));
+  if (argc == 3) return ask(session, prompt, argv[2]);
+  std::string line;
+  for (catch_interrupt(); std::cerr << "> " && std::getline(std::cin, line); catch_interrupt())
+    if (Handle<dsa_image, dsa_image_release> image; line.rfind("/image ", 0) != 0) {
+      if (!line.empty()) ask(session, prompt, line);
+    } else if (dsa_image_from_file(runtime, line.c_str() + 7, nullptr, &image.handle) < 0 ||
+               dsa_prompt_image(prompt, image) < 0) {
+      std::cerr << failure() << '\n';
+    }
+  return 0;
+} catch (const std::string& failed) {
+  return std::cerr << failed << '\n', 1;
 }

@@ -1,7 +1,7 @@
 """chat.py: a conversation on the terminal, or one question: chat.py MODEL ["question"].
 
-Ctrl-C stops the answer and keeps what was said; a second one ends the program. Exit codes: 0 answered, 1 failed, 2 wrong
-arguments, 130 stopped.
+Ctrl-C stops the answer and keeps what was said; a second one ends the program. In a conversation "/image PATH" shows a
+picture with the next question. Exit codes: 0 answered, 1 failed, 2 wrong arguments, 130 stopped.
 """
 
 import sys
@@ -9,18 +9,14 @@ import sys
 import dsa_sdk as dsa
 
 
-def ask(chat: dsa.Session, question: str) -> int:
-    code, thinking = 0, False
-    with chat.run(question) as run:
+def ask(chat: dsa.Session, prompt: dsa.Prompt, question: str) -> int:
+    code = 0
+    with chat.run(prompt.text(question)) as run:
         try:
             for event in run:
                 if isinstance(event, dsa.Text):
-                    if thinking:
-                        print(file=sys.stderr)
-                    thinking = False
                     print(event.text, end="", flush=True)
                 elif isinstance(event, dsa.Reasoning):
-                    thinking = True
                     print(event.text, end="", file=sys.stderr, flush=True)  # beside the answer
         except KeyboardInterrupt:
             code = 130  # leaving the block stops the run
@@ -28,15 +24,22 @@ def ask(chat: dsa.Session, question: str) -> int:
     return code
 
 
-def converse(chat: dsa.Session) -> int:
+def converse(runtime: dsa.Runtime, chat: dsa.Session) -> int:
+    prompt = dsa.Prompt(runtime).user()
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         try:
             line = input()
         except (EOFError, KeyboardInterrupt):
             return 0
-        if line:
-            ask(chat, line)
+        if line.startswith("/image "):
+            try:
+                prompt.image(dsa.Image.open(runtime, line.removeprefix("/image ")))
+            except dsa.Error as error:
+                print(f"{error.code.name}: {error}", file=sys.stderr)
+        elif line:
+            ask(chat, prompt, line)
+            prompt.clear().user()
 
 
 def main(arguments: list[str]) -> int:
@@ -44,8 +47,10 @@ def main(arguments: list[str]) -> int:
         print('usage: chat.py MODEL ["question"]', file=sys.stderr)
         return 2
     try:
-        with dsa.Runtime().load(arguments[0]) as model, model.session() as chat:
-            return ask(chat, arguments[1]) if len(arguments) == 2 else converse(chat)
+        with dsa.Runtime() as runtime, runtime.load(arguments[0]) as model, model.session() as chat:
+            if len(arguments) == 1:
+                return converse(runtime, chat)
+            return ask(chat, dsa.Prompt(runtime).user(), arguments[1])
     except dsa.Error as error:
         print(f"{error.code.name}: {error}", file=sys.stderr)
         return 1
