@@ -54,7 +54,9 @@ fn everything() -> Vec<Option<Box<dyn Any + Send>>> {
 
 #[test]
 fn every_order_of_dropping() {
-    for order in permutations(&[0, 1, 2, 3, 4, 5]) {
+    const PROMPT: usize = 3; // it holds the runtime, and nothing holds it: one place for each order of the others
+    for (turn, mut order) in permutations(&[0, 1, 2, 4, 5]).into_iter().enumerate() {
+        order.insert(turn % 6, PROMPT);
         let mut objects = everything();
         for index in order {
             objects[index] = None;
