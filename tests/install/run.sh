@@ -7,7 +7,13 @@ build=$(cd "${1:-$root/build/release}" && pwd)
 readonly root build kQuestion="What is the capital of France?" kLimit=$((10 * 1024 * 1024))
 model=$root/samples/models/dsa-tiny
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+static=$(sed -n 's/^DSA_STATIC:BOOL=//p' "$build/CMakeCache.txt")
+cmake "$build" -DDSA_STATIC=ON >/dev/null # only adds a file to the installation
+leave() {
+  cmake "$build" -DDSA_STATIC="${static:-OFF}" >/dev/null
+  rm -rf "$work"
+}
+trap leave EXIT
 unset DSA_SDK_LIBRARY DSA_SDK_DIR LD_LIBRARY_PATH PYTHONPATH PKG_CONFIG_PATH
 
 passed=0 failed=0
@@ -45,7 +51,7 @@ consumer() {
 check "a CMake project" consumer
 check "find_package(dsa_sdk) answers" answers "$work/consumer/by_cmake"
 check "pkg-config in CMake answers" answers "$work/consumer/by_pkgconfig"
-[[ ! -e $lib/libdsa_sdk.a ]] || check "the static library answers" answers "$work/consumer/by_static"
+check "the static library answers" answers "$work/consumer/by_static"
 check "functions resolved at run time answer" answers "$work/consumer/at_run_time" "$lib/libdsa_sdk.so"
 
 newer_package() {
@@ -89,19 +95,20 @@ check "with the libraries inside it" own_libraries
 if command -v cargo >/dev/null; then
   # The crates are taken from outside of the repository, with nothing built yet.
   cp -r "$root/bindings/rust" "$work/rust"
-  crate() { (cd "$work/rust" && cargo run -q --offline --example chat -- "$@"); }
+  crate() { (cd "$work/rust/dsa-sdk" && cargo run -q --offline ${features:+--features "$features"} --example chat -- "$@"); }
   by_folder() { DSA_SDK_DIR=$prefix CARGO_TARGET_DIR=$work/target-folder crate "$@"; }
+  linked_in() { features=static by_folder "$@"; }
   by_pkg_config() { CARGO_TARGET_DIR=$work/target-pkg crate "$@"; }
   check "cargo run --example chat with DSA_SDK_DIR answers" answers by_folder
+  check "cargo run --features static answers" answers linked_in
   check "cargo run --example chat with pkg-config answers" answers by_pkg_config
   refused() { ! PKG_CONFIG_PATH='' CARGO_TARGET_DIR=$work/target-none crate 2>"$work/refused" && grep -q DSA_SDK_DIR "$work/refused"; }
   check "without a library the crate says what to do" refused
 fi
 
 size() { stat -Lc %s "$1"; }
-printf '%10d  %s\n' "$(size "$lib/libdsa_sdk.so")" "libdsa_sdk.so" "$(du -sb "$prefix" | cut -f1)" "the whole tree" \
+printf '%10d  %s\n' "$(size "$lib/libdsa_sdk.so")" libdsa_sdk.so "$(size "$lib/libdsa_sdk.a")" libdsa_sdk.a "$(du -sb "$prefix" | cut -f1)" "the whole tree" \
   "$(size "$work"/dist/*.whl)" "$(basename "$work"/dist/*.whl)"
-[[ ! -e $lib/libdsa_sdk.a ]] || printf '%10d  %s\n' "$(size "$lib/libdsa_sdk.a")" libdsa_sdk.a
 check "the library has at most $kLimit bytes" test "$(size "$lib/libdsa_sdk.so")" -le "$kLimit"
 
 printf '%d passed, %d failed\n' "$passed" "$failed"

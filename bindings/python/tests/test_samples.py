@@ -1,8 +1,10 @@
 """The samples in Python behave as those in C."""
 
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import unittest
 
@@ -38,6 +40,18 @@ class Samples(unittest.TestCase):
         self.assertEqual(run("vision.py").returncode, 2)
         failed = run("vision.py", str(MODEL), "/nowhere.png", "What is this?")
         self.assertEqual((failed.returncode, failed.stderr), (1, "NOT_FOUND: /nowhere.png: no such file\n"))
+
+    def test_the_quick_start(self):
+        """The programs of bindings/python/README.md, one after the other."""
+        text = (ROOT / "bindings" / "python" / "README.md").read_text(encoding="utf-8")
+        first, second = re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)
+        first = first.replace("models/tiny", str(MODEL))
+        inside = textwrap.indent(f"import asyncio\n\nasync def main():\n{textwrap.indent(second, '    ')}\nasyncio.run(main())", "    ")
+        done = subprocess.run(
+            [sys.executable, "-c", first + inside], capture_output=True, text=True, timeout=60, env=script_environment()
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, "Paris.*Tokyo")
 
     def test_chat_is_stopped(self):
         """Ctrl-C in the middle of a long answer: the code is 130; at the prompt: 0."""

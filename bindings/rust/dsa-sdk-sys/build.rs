@@ -1,10 +1,12 @@
 //! Finds the library: in DSA_SDK_DIR (an installation, or a folder with the library in it), else with pkg-config.
+//! With the feature `static` it is linked into the program; what it needs itself still comes from the system.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{exit, Command};
 
-const LIBRARY: &str = "libdsa_sdk.so";
+const LIBRARY: &str = if cfg!(feature = "static") { "libdsa_sdk.a" } else { "libdsa_sdk.so" };
+const NEEDED_BY_STATIC: [&str; 3] = ["sentencepiece", "webp", "stdc++"];
 
 fn main() {
     println!("cargo:rerun-if-env-changed=DSA_SDK_DIR");
@@ -53,6 +55,11 @@ fn link(folder: &Path) {
     let library = folder.join(LIBRARY);
     println!("cargo:rerun-if-changed={}", library.display());
     println!("cargo:rustc-link-search=native={}", folder.display());
+    if cfg!(feature = "static") {
+        println!("cargo:rustc-link-lib=static=dsa_sdk");
+        NEEDED_BY_STATIC.iter().for_each(|name| println!("cargo:rustc-link-lib=dylib={name}"));
+        return;
+    }
     println!("cargo:rustc-link-lib=dylib=dsa_sdk");
     println!("cargo:lib_dir={}", folder.display());
     // Cargo lets programs that it starts look into folders of its own only: a link there finds the library for them.
