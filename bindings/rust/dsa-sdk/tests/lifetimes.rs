@@ -252,3 +252,23 @@ fn events_as_futures() {
     assert!(polls > 3);
     assert!(run.text(Channel::Answer).unwrap().contains("Paris"));
 }
+
+/// The process ends in the middle of an answer: with its own code, and without a word.
+#[test]
+fn exit_with_a_live_run() {
+    const CHILD: &str = "DSA_SDK_TEST_LEAVES";
+    if std::env::var_os(CHILD).is_some() {
+        let (runtime, model) = shared();
+        let options = RunOptions::new().sampling(endless());
+        let mut chat = model.session().build().unwrap();
+        let mut run = chat.run_with(&question(&runtime, "Story."), &options).unwrap();
+        run.by_ref().map(Result::unwrap).find(is_text).unwrap();
+        std::process::exit(3);
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "exit_with_a_live_run", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert_eq!((child.status.code(), child.stderr.as_slice()), (Some(3), &[][..]));
+}
