@@ -17,6 +17,7 @@ from ._errors import ArgumentError
 from ._library import check
 from ._values import Progress
 
+
 def unsigned(name: str, value: int, bits: int = 32) -> int:
     if not 0 <= value < 1 << bits:
         raise ArgumentError(f"{name} is {value}, expected 0 to {(1 << bits) - 1}", Status.ARGUMENT)
