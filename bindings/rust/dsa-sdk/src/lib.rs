@@ -1,28 +1,4 @@
-//! Language models with sparse attention inside your own program.
-//!
-//! ```no_run
-//! use dsa_sdk::{Event, Prompt, Runtime};
-//!
-//! fn main() -> Result<(), dsa_sdk::Error> {
-//!     let runtime = Runtime::new()?;
-//!     let model = runtime.load("models/tiny")?;
-//!     let mut chat = model.session().build()?;
-//!     let prompt = Prompt::new(&runtime)?.system("Be brief.")?.user("Who are you?")?;
-//!     let mut run = chat.run(&prompt)?;
-//!     let stop = run.cancel_token(); // for another thread
-//!     std::thread::spawn(move || stop.cancel());
-//!     for event in &mut run {
-//!         if let Event::Text { text, .. } = event? {
-//!             print!("{text}");
-//!         }
-//!     }
-//!     println!("{:?}", run.result()?.finish);
-//!     Ok(())
-//! }
-//! ```
-//!
-//! Parents are counted in the library: sessions keep their model, models their package and runtime, so everything may be
-//! dropped in any order. Nothing here panics, and dropping never waits.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
