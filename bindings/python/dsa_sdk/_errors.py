@@ -92,7 +92,11 @@ class QueueFull(RoomError):
 
 
 class FileFault(Error, OSError):
-    """-3xx: a file cannot be used."""
+    """-3xx: a file cannot be used. `errno` is that of the system, if there was one."""
+
+    def __init__(self, message: str, *details: int) -> None:
+        super().__init__(message, *details)
+        self.errno = self.native or None
 
 
 class NotFound(FileFault, FileNotFoundError):

@@ -102,7 +102,7 @@ def _difference(abi: dict[str, Any]) -> str:
             ours = getattr(struct, field)
             theirs = fields.get(field, {})
             if (theirs.get("offset"), theirs.get("size")) != (ours.offset, ours.size):
-                return f"field '{field}' of {name} is {_place(theirs)}, expected {_place(vars_of(ours))}"
+                return f"field '{field}' of {name} is {_place(theirs)}, expected {_place(_vars_of(ours))}"
     for name, value in _c.CONSTANTS.items():
         found = abi["constants"].get(name)
         # Version and level say how new a library is; newer ones work.
@@ -114,7 +114,7 @@ def _difference(abi: dict[str, Any]) -> str:
     return ""
 
 
-def vars_of(field: Any) -> dict[str, int]:
+def _vars_of(field: Any) -> dict[str, int]:
     return {"offset": field.offset, "size": field.size}
 
 

@@ -1,5 +1,6 @@
 """From a folder to an answer: what each object says and does."""
 
+import errno
 import logging
 import math
 import unittest
@@ -143,6 +144,7 @@ class Errors(unittest.TestCase):
             runtime().load("/nowhere")
         self.assertIsInstance(caught.exception, dsa.FileFault)
         self.assertEqual(caught.exception.code, dsa.Status.NOT_FOUND)
+        self.assertEqual(caught.exception.errno, errno.ENOENT)
         self.assertIn("/nowhere", str(caught.exception))
 
     def test_context_full_says_by_how_much(self):
