@@ -1,0 +1,177 @@
+"""The constants of dsa_sdk.h as enumerations."""
+
+from __future__ import annotations
+
+import enum
+
+from . import _c
+
+
+class Open(enum.IntEnum):
+    """A later library may answer with numbers that are not known here: they become members by themselves."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Open | None:
+        if not isinstance(value, int):
+            return None
+        member = int.__new__(cls, value)
+        member._name_ = f"UNKNOWN_{value}"
+        member._value_ = value
+        return member
+
+
+class Status(Open):
+    """What a call answers: 0 done, above 0 done with a remark, below 0 failed."""
+
+    OK = _c.DSA_OK
+    PENDING = _c.DSA_PENDING
+    END = _c.DSA_END
+    PARTIAL = _c.DSA_PARTIAL
+    REBUILT = _c.DSA_REBUILT
+    DEGRADED = _c.DSA_DEGRADED
+    ARGUMENT = _c.DSA_ERROR_ARGUMENT
+    ABI = _c.DSA_ERROR_ABI
+    STATE = _c.DSA_ERROR_STATE
+    BUSY = _c.DSA_ERROR_BUSY
+    REENTRANT = _c.DSA_ERROR_REENTRANT
+    CLOSED = _c.DSA_ERROR_CLOSED
+    FORKED = _c.DSA_ERROR_FORKED
+    UNSUPPORTED = _c.DSA_ERROR_UNSUPPORTED
+    OUT_OF_MEMORY = _c.DSA_ERROR_OUT_OF_MEMORY
+    OUT_OF_DEVICE_MEMORY = _c.DSA_ERROR_OUT_OF_DEVICE_MEMORY
+    OVER_BUDGET = _c.DSA_ERROR_OVER_BUDGET
+    DISK_FULL = _c.DSA_ERROR_DISK_FULL
+    CONTEXT_FULL = _c.DSA_ERROR_CONTEXT_FULL
+    LIMIT = _c.DSA_ERROR_LIMIT
+    QUEUE_FULL = _c.DSA_ERROR_QUEUE_FULL
+    NOT_FOUND = _c.DSA_ERROR_NOT_FOUND
+    ACCESS = _c.DSA_ERROR_ACCESS
+    IO = _c.DSA_ERROR_IO
+    CORRUPT = _c.DSA_ERROR_CORRUPT
+    HASH = _c.DSA_ERROR_HASH
+    FORMAT = _c.DSA_ERROR_FORMAT
+    MODEL = _c.DSA_ERROR_MODEL
+    MISMATCH = _c.DSA_ERROR_MISMATCH
+    NO_DEVICE = _c.DSA_ERROR_NO_DEVICE
+    DRIVER = _c.DSA_ERROR_DRIVER
+    BACKEND = _c.DSA_ERROR_BACKEND
+    DEVICE_LOST = _c.DSA_ERROR_DEVICE_LOST
+    DEVICE_FAULT = _c.DSA_ERROR_DEVICE_FAULT
+    NUMERIC = _c.DSA_ERROR_NUMERIC
+    UTF8 = _c.DSA_ERROR_UTF8
+    IMAGE = _c.DSA_ERROR_IMAGE
+    SCHEMA = _c.DSA_ERROR_SCHEMA
+    TEMPLATE = _c.DSA_ERROR_TEMPLATE
+    JSON = _c.DSA_ERROR_JSON
+    CANCELLED = _c.DSA_ERROR_CANCELLED
+    DEADLINE = _c.DSA_ERROR_DEADLINE
+    CALLBACK = _c.DSA_ERROR_CALLBACK
+    INTERNAL = _c.DSA_ERROR_INTERNAL
+    WORKER_LOST = _c.DSA_ERROR_WORKER_LOST
+
+
+class Fix(Open):
+    """What a program can do about an error."""
+
+    NONE = _c.DSA_FIX_NONE
+    INPUT = _c.DSA_FIX_INPUT
+    SHORTEN = _c.DSA_FIX_SHORTEN
+    LOWER_BUDGET = _c.DSA_FIX_LOWER_BUDGET
+    FREE_MEMORY = _c.DSA_FIX_FREE_MEMORY
+    UPDATE_DRIVER = _c.DSA_FIX_UPDATE_DRIVER
+    DOWNLOAD_AGAIN = _c.DSA_FIX_DOWNLOAD_AGAIN
+    RESUME = _c.DSA_FIX_RESUME
+    RESTART_PROCESS = _c.DSA_FIX_RESTART_PROCESS
+    RETRY = _c.DSA_FIX_RETRY
+    REPORT = _c.DSA_FIX_REPORT
+
+
+class Channel(Open):
+    ANSWER = _c.DSA_CHANNEL_ANSWER
+    REASONING = _c.DSA_CHANNEL_REASONING
+    TOOL = _c.DSA_CHANNEL_TOOL
+
+
+class Role(Open):
+    SYSTEM = _c.DSA_ROLE_SYSTEM
+    USER = _c.DSA_ROLE_USER
+    ASSISTANT = _c.DSA_ROLE_ASSISTANT
+    TOOL = _c.DSA_ROLE_TOOL
+
+
+class Finish(Open):
+    """How a run ended."""
+
+    STOP = _c.DSA_FINISH_STOP
+    STOP_TEXT = _c.DSA_FINISH_STOP_TEXT
+    LENGTH = _c.DSA_FINISH_LENGTH
+    CONTEXT = _c.DSA_FINISH_CONTEXT
+    TOOL = _c.DSA_FINISH_TOOL
+    GRAMMAR = _c.DSA_FINISH_GRAMMAR
+    CANCELLED = _c.DSA_FINISH_CANCELLED
+    DEADLINE = _c.DSA_FINISH_DEADLINE
+    ERROR = _c.DSA_FINISH_ERROR
+
+
+class NoticeKind(Open):
+    TURNS_DROPPED = _c.DSA_NOTICE_TURNS_DROPPED
+    REBUILT = _c.DSA_NOTICE_REBUILT
+    PARKED = _c.DSA_NOTICE_PARKED
+    SLOWER = _c.DSA_NOTICE_SLOWER
+
+
+class Stage(Open):
+    OPEN = _c.DSA_STAGE_OPEN
+    WEIGHTS = _c.DSA_STAGE_WEIGHTS
+    EXPERTS = _c.DSA_STAGE_EXPERTS
+    WARM_UP = _c.DSA_STAGE_WARM_UP
+    SAVE = _c.DSA_STAGE_SAVE
+    RESTORE = _c.DSA_STAGE_RESTORE
+    PREFILL = _c.DSA_STAGE_PREFILL
+    VERIFY = _c.DSA_STAGE_VERIFY
+    IMAGE = _c.DSA_STAGE_IMAGE
+
+
+class ModelState(Open):
+    LOADING = _c.DSA_MODEL_LOADING
+    READY = _c.DSA_MODEL_READY
+    SUSPENDED = _c.DSA_MODEL_SUSPENDED
+    LOST = _c.DSA_MODEL_LOST
+    CLOSED = _c.DSA_MODEL_CLOSED
+
+
+class SessionState(Open):
+    IDLE = _c.DSA_SESSION_IDLE
+    RUNNING = _c.DSA_SESSION_RUNNING
+    REBUILD = _c.DSA_SESSION_REBUILD
+    CLOSED = _c.DSA_SESSION_CLOSED
+
+
+class Tier(Open):
+    DEVICE = _c.DSA_TIER_DEVICE
+    HOST = _c.DSA_TIER_HOST
+    DISK = _c.DSA_TIER_DISK
+
+
+class Bound(Open):
+    """What limited a run."""
+
+    NONE = _c.DSA_BOUND_NONE
+    COMPUTE = _c.DSA_BOUND_COMPUTE
+    DEVICE_MEMORY = _c.DSA_BOUND_DEVICE_MEMORY
+    COPY = _c.DSA_BOUND_COPY
+    DISK = _c.DSA_BOUND_DISK
+    HOST = _c.DSA_BOUND_HOST
+    QUEUE = _c.DSA_BOUND_QUEUE
+    CONSUMER = _c.DSA_BOUND_CONSUMER
+
+
+class Advice(Open):
+    NONE = _c.DSA_ADVICE_NONE
+    MORE_DEVICE_MEMORY = _c.DSA_ADVICE_MORE_DEVICE_MEMORY
+    MORE_HOST_MEMORY = _c.DSA_ADVICE_MORE_HOST_MEMORY
+    FASTER_DISK = _c.DSA_ADVICE_FASTER_DISK
+    SHORTER_CONTEXT = _c.DSA_ADVICE_SHORTER_CONTEXT
+    FEWER_SESSIONS = _c.DSA_ADVICE_FEWER_SESSIONS
+    READ_FASTER = _c.DSA_ADVICE_READ_FASTER
+    SAVE_PROFILE = _c.DSA_ADVICE_SAVE_PROFILE
