@@ -9,15 +9,21 @@ and one of
   "answers"         T4 to T8: one line of answer each; else the whole answer
   "answer_tokens"   with the end of the message
 Stories also have "names" that must occur and "others" that must not.
+
+All documents come from the test seeds. Facts ask in wordings that were never trained on, as their gate says; the other kinds in trained ones, and
+beside them stands a kind ", new wordings" that is reported and has no gate.
 """
+import contextlib
 import json
 import random
 from collections import Counter
 from pathlib import Path
 
 import documents
+import gen_memory
 import gen_retrieval
 import gen_text
+import gen_tools
 import oracles
 
 FACTS, CHATS, STORIES, UNSEEN_FRAMES = 300, 100, 60, 8
@@ -32,6 +38,25 @@ WRITTEN = {"T6": {"200 assignments": (10, 1, {"assignments": 200, "questions": 8
            "T8": {"place": (4, 1, {"context": 2048, "questions": 8, "kind": "place"}), "both": (4, 1, {"context": 2048, "questions": 8, "kind": "both"})}}
 QUESTION_TOKENS = {"T4": 26, "T7": 52, "T8": 21}  # with the answer, as the generators count them
 CALLS, OBJECTS = 24, 100
+NEW_WORDINGS, NEW_CALLS = 30, 10
+
+
+NEW = ", new wordings"
+ASKED_IN = ((gen_memory, "REGISTER_QUESTIONS"), (gen_memory, "NOTE_QUESTIONS"), (gen_memory, "HOP_QUESTIONS"), (gen_memory, "HOP_BOTH"),
+            (gen_text, "SUM_WORDINGS"), (gen_tools, "PLAIN"))
+
+
+@contextlib.contextmanager
+def trained_wordings():
+    """Inside, test documents ask as the training did; their seeds stay those of the tests."""
+    kept = [(module, name, getattr(module, name + "_HELD_OUT")) for module, name in ASKED_IN]
+    try:
+        for module, name, _ in kept:
+            setattr(module, name + "_HELD_OUT", getattr(module, name))
+        yield
+    finally:
+        for module, name, wordings in kept:
+            setattr(module, name + "_HELD_OUT", wordings)
 
 
 def user(text):
@@ -75,12 +100,14 @@ def fact_records(corpus):
         question, answer = corpus.chat.question(random.Random(f"T1 {seed}"), held_out=True)
         return {"task": "T1", "kind": "facts", "seed": seed, "messages": user(question), "answers": [answer]}
 
-    def chat(seed):
-        turns = corpus.chat.script(random.Random(f"T1 chat {seed}"), held_out=True)
-        return {"task": "T1", "kind": "chats", "seed": seed, "turns": [{"content": question, "expect": [pattern]} for question, _, pattern in turns],
-                "answers": [answer for _, answer, _ in turns]}
+    def chat(new):
+        def record(seed):
+            turns = corpus.chat.script(random.Random(f"T1 chat {seed}"), held_out=new)
+            return {"task": "T1", "kind": "chats" + NEW * new, "seed": seed,
+                    "turns": [{"content": question, "expect": [pattern]} for question, _, pattern in turns], "answers": [answer for _, answer, _ in turns]}
+        return record
 
-    return [*unique(FACTS, make), *unique(CHATS, chat)]
+    return [*unique(FACTS, make), *unique(CHATS, chat(False)), *unique(NEW_WORDINGS, chat(True))]
 
 
 def story_records(corpus):
@@ -103,17 +130,16 @@ def story_records(corpus):
 
 
 def sum_records():
-    """Two digits: half of the questions use pairs of numbers that are never trained on. Half of all use held-out wordings."""
-    def wording(rng, seed, operator, left, right):
-        wordings = gen_text.SUM_WORDINGS if seed // documents.TEST_SEED_STEP % 2 else gen_text.SUM_WORDINGS_HELD_OUT
-        return rng.choice(wordings[operator]).format(a=left, b=right)
+    """Two digits: half of the questions use pairs of numbers that are never trained on."""
+    def wording(rng, operator, left, right):
+        return rng.choice(gen_text.SUM_WORDINGS_HELD_OUT[operator]).format(a=left, b=right)
 
-    def make(kind):
+    def make(kind, new=""):
         def record(seed):
             rng = random.Random(f"T3 {kind} {seed}")
             if kind == "thinking":
                 (_, question), (_, (thought, answer)) = gen_text.thought_messages(rng, held_out=True)
-                return {"task": "T3", "kind": kind, "seed": seed, "thinking": True, "messages": user(question), "answers": [answer], "thought": thought}
+                return {"task": "T3", "kind": kind + new, "seed": seed, "thinking": True, "messages": user(question), "answers": [answer], "thought": thought}
             operator = "*" if kind == "tables" else rng.choice("+-")
             left, right = {"two digits": lambda: (rng.randrange(10, 100), rng.randrange(10, 100)),
                            "tables": lambda: (rng.randrange(1, 13), rng.randrange(1, 13)),
@@ -125,10 +151,12 @@ def sum_records():
                 return None
             answer = f"{left} {operator} {right} = {gen_text.sum_result(left, operator, right)}."
             more = {"unseen_pair": True} if unseen else {}
-            return {"task": "T3", "kind": kind, "seed": seed, "messages": user(wording(rng, seed, operator, left, right)), "answers": [answer], **more}
+            return {"task": "T3", "kind": kind + new, "seed": seed, "messages": user(wording(rng, operator, left, right)), "answers": [answer], **more}
         return record
 
-    return [record for kind, count in SUMS.items() for record in unique(count, make(kind))]
+    with trained_wordings():
+        records = [record for kind, count in SUMS.items() for record in unique(count, make(kind))]
+    return records + [record for kind in SUMS for record in unique(NEW_WORDINGS, make(kind, NEW))]
 
 
 def near_misses(plan):
@@ -165,15 +193,15 @@ def document_records(corpus, task, kinds):
             yield asked_record(task, kind, seed, text, lines, prompts, head=task == "T5")
 
 
-def tool_records(corpus):
+def tool_records(corpus, count, new=""):
     """Of each conversation the call, and the answer once the result is there."""
     form = corpus.chat_format
-    for seed in range(documents.TEST_SEED_STEP, documents.TEST_SEED_STEP * (CALLS + 1), documents.TEST_SEED_STEP):
+    for seed in range(documents.TEST_SEED_STEP, documents.TEST_SEED_STEP * (count + 1), documents.TEST_SEED_STEP):
         messages = documents.gen_tools.tool_messages(random.Random(f"T9 {seed}"), held_out=True, calls=1)
         oracles.tool(messages)
         for kind, number in (("call", 2), ("use", 4)):
             _, body, tail = form.parts(*messages[number])
-            yield {"task": "T9", "kind": kind, "seed": seed, "tokens": form.prompt(messages[:number]), "answer_tokens": body + tail}
+            yield {"task": "T9", "kind": kind + new, "seed": seed, "tokens": form.prompt(messages[:number]), "answer_tokens": body + tail}
 
 
 def json_records(corpus):
@@ -242,8 +270,10 @@ def main():
     corpus = documents.load()
     records = {"t1": fact_records(corpus), "t2": story_records(corpus), "t3": sum_records(), "t4": list(needle_records(corpus)),
                "t5": list(document_records(corpus, "T5", LISTS)),
-               **{task.lower(): list(document_records(corpus, task, kinds)) for task, kinds in WRITTEN.items()},
-               "t9": list(tool_records(corpus)), "t10": json_records(corpus)}
+               "t9": list(tool_records(corpus, NEW_CALLS, NEW))}
+    with trained_wordings():
+        records |= {task.lower(): list(document_records(corpus, task, kinds)) for task, kinds in WRITTEN.items()}
+        records |= {"t9": list(tool_records(corpus, CALLS)) + records["t9"], "t10": json_records(corpus)}
     check(corpus, records)
     write(Path(__file__).resolve().parent.parent / "eval", records)
 
