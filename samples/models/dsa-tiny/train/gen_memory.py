@@ -115,12 +115,14 @@ def note_words(words):
 
 
 def passage_document(rng, vocabulary, context, questions, held_out=False):
-    """Numbered notes of 20 to 40 tokens, in any order of the numbers, with about `context` tokens together."""
+    """Numbered notes of 20 to 40 tokens, in any order of the numbers, with about `context` tokens together. Beyond 4,096 tokens the notes grow, so
+    that their numbers keep two digits: three-digit ones are not trained on."""
     first, second, links = vocabulary
     lengths = []
     left = context - 40 - 52 * questions
-    while left > 50 or not lengths:
-        lengths.append(int(rng.integers(7, 14)))
+    grown = -(-context // 4096)
+    while left > 50 * grown or not lengths:
+        lengths.append(int(rng.integers(7 * grown, 14 * grown)))
         left -= 3 * lengths[-1] + 8
     count = len(lengths)
     numbers = rng.permutation(count) + 1 if rng.random() < 0.5 else np.arange(1, count + 1)

@@ -34,7 +34,7 @@ NEEDLES = {"80 in 4k": (3, 3, {"needles": 80, "context": 4096}), "150 in 8k": (2
            "300 in 16k": (2, 2, {"needles": 300, "context": 16384})}
 LISTS = {"1000 lines": (2, 2, {"lines": 1000, "questions": 12}), "2000 lines": (1, 2, {"lines": 2000, "questions": 16})}
 WRITTEN = {"T6": {"200 assignments": (10, 1, {"assignments": 200, "questions": 8}), "800 assignments": (7, 1, {"assignments": 800, "questions": 8})},
-           "T7": {"8k": (2, 2, {"context": 8192, "questions": 8})},
+           "T7": {"8k": (2, 4, {"context": 8192, "questions": 1})},
            "T8": {"place": (4, 1, {"context": 2048, "questions": 8, "kind": "place"}), "both": (4, 1, {"context": 2048, "questions": 8, "kind": "both"})}}
 QUESTION_TOKENS = {"T4": 26, "T7": 52, "T8": 21}  # with the answer, as the generators count them
 CALLS, OBJECTS = 24, 100
