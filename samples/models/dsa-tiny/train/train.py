@@ -15,91 +15,192 @@ import json
 import multiprocessing as mp
 import os
 import queue
+import random
 import time
 import types
 
 import numpy as np
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 
 import documents
+import gen_vision as V
 import model as M
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NT = 8                                  # T1..T5 at 1..5
-LEVELS = [3, 6, 12, 24, 48, 72, 100, 2000]
-TASKS = {1: "T1", 2: "T2", 3: "T3", 4: "T4", 5: "T5"}
-TASK_WEIGHT = [1.0, 1.0, 0.6, 2.0, 1.0, 1.0, 1.0, 1.0]
+NT = 20                                 # T1..T10 at 1..10, V1..V7 at 11..17
+TASKS = {i: f"T{i}" for i in range(1, 11)} | {10 + i: f"V{i}" for i in range(1, 8)}
+COPYING = (4, 5, 7, 8)                  # only tokens with a gold position count as answers
+TASK_WEIGHT = [1.0, 1.0, 1.6, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.7, 0.7] + [1.0] * (NT - 11)
+TEXT = ((1, 2, 3, 9, 10), (0.34, 0.30, 0.24, 0.05, 0.07))
+RETRIEVAL = ((4, 5, 6, 7, 8), (0.25, 0.20, 0.25, 0.15, 0.15))
+VISION = ((11, 12, 13, 14, 15, 16, 17), (0.24, 0.21, 0.17, 0.17, 0.07, 0.07, 0.07))
+PRETRAIN = ((11, 12, 13, 14, 15, 16), (0.32, 0.18, 0.18, 0.16, 0.08, 0.08))
+SMALL, BIG = 16, 64                     # tokens of a picture that fit a slot of each kind
 
 
 # ------------------------------------------------------------------------------------------------ rows
 
+class Slots:
+    """Room for the pictures of one batch: small ones and big ones, shapes fixed."""
+
+    def __init__(self, small, big, nowhere):
+        self.size = {SMALL: small, BIG: big}
+        self.parts = {n: ([], [], []) for n in self.size}
+        self.nowhere = nowhere
+
+    def left(self, n):
+        return self.size[n] - len(self.parts[n][0])
+
+    def add(self, picture, at):
+        n = SMALL if picture.tokens <= SMALL and self.left(SMALL) else BIG
+        pos = np.full(n, self.nowhere, np.int64)
+        pos[:picture.tokens] = at + np.arange(picture.tokens)
+        for out, v in zip(self.parts[n], (picture.floats(), picture.labels(), pos)):
+            out.append(v)
+
+    def arrays(self):
+        out = []
+        for n, size in self.size.items():
+            if size:
+                f, l, p = self.parts[n]
+                empty = np.zeros(V.FLOATS, np.float32)
+                empty[:4] = 28, 28, 2, 2
+                k = size - len(f)
+                out.append((np.stack(f + [empty] * k), np.stack(l + [np.full(V.LABELS, -1, np.int32)] * k),
+                            np.stack(p + [np.full(n, self.nowhere, np.int64)] * k)))
+        return out
+
+
 class Rows:
     """Fills rows of T tokens with whole documents. kdoc is doc, or doc with the KDA state cut behind the last source token."""
 
-    def __init__(self, docs, corpus, rng, level, cut):
-        self.docs, self.corpus, self.rng, self.level, self.cut = docs, corpus, rng, level, cut
+    def __init__(self, docs, corpus, rng, cut):
+        self.docs, self.corpus, self.rng, self.cut = docs, corpus, rng, cut
+
+    def seed(self, test):
+        s = int(self.rng.integers(1, 1 << 40)) * 50
+        return s if test else s + int(self.rng.integers(1, 50))
 
     def document(self, task, test, **size):
-        s = int(self.rng.integers(1, 1 << 40)) * 50
-        return self.docs.document(self.corpus, task, s if test else s + int(self.rng.integers(1, 50)), held_out=test, **size)
+        return self.docs.document(self.corpus, task, self.seed(test), held_out=test, **size)
 
-    def text(self, room, test, tasks=(1, 2, 3), p=(0.42, 0.13, 0.45)):
-        t = int(self.rng.choice(tasks, p=p))
+    def choose(self, share):
+        return int(self.rng.choice(share[0], p=share[1]))
+
+    def text(self, room, test):
+        t = self.choose(TEXT)
         return t, self.document(TASKS[t], test)
 
     def retrieval(self, room, test, T):
-        """A T5 or T4 document of a size that suits the level and the room left, or None."""
-        r, lvl = self.rng, LEVELS[self.level.value]
-        t, q = (5 if r.random() < 0.5 else 4), int(r.integers(1, 9 if r.random() < 0.5 else 25))
+        """A document of T4 to T8 of a size that suits the room left, or None."""
+        r, t = self.rng, self.choose(RETRIEVAL)
+        q = int(r.integers(1, 9 if r.random() < 0.5 else 25))
+        most = room if T < 2048 or r.random() < 0.5 else int(r.integers(min(room, 1000), room + 1))
         if t == 5:
-            fit = (room - 64 - 12 * q) // 9
+            fit = (most - 64 - 12 * q) // 9
             if fit < 2:
                 return None
-            top = min(lvl, fit)
-            n = top if lvl > 500 and r.random() < 0.5 else int(r.integers(max(2, top // 2), top + 1))
+            n = fit if r.random() < 0.4 else int(r.integers(2, fit + 1))
             d = self.document("T5", test, lines=n, questions=min(q, n))
+        elif t == 6:
+            q = min(q, 8)
+            fit = (most - 64 - 20 * q) // 8
+            if fit < 9:
+                return None
+            d = self.document("T6", test, assignments=int(r.integers(8, fit + 1)), questions=q)
+        elif t in (7, 8):
+            q = min(q, 4 if t == 7 else 8)
+            if most < 200 + 52 * q:
+                return None
+            d = self.document(TASKS[t], test, context=int(r.integers(150 + 52 * q, most - 40)), questions=q)
         else:
             q = min(q, 12)
-            ctx = min(room - 16, 40 + 26 * q + lvl * 60)
+            ctx = most - 16
             if ctx < 100 + 26 * q:
                 return None
-            if T < 4096 or r.random() < 0.3:
+            if r.random() < 0.3:
                 ctx = int(r.integers(80 + 26 * q, ctx + 1))
             n = max(1, int((ctx - 40 - 26 * q) / r.uniform(20, 90)))
             d = self.document("T4", test, needles=n, context=ctx, questions=min(q, n))
         return (t, d) if len(d[0]) <= room else None
 
-    def row(self, T, kind, test=False):
+    def filler(self, tokens, test):
+        out, n = [], 0
+        while n < tokens:
+            story = [t for role, t in self.docs.text_messages(self.corpus, "T2", self.seed(test), test) if role == "assistant"][-1]
+            out.append(story)
+            n += len(self.corpus.encoder.encode(story)) + 1
+        return "\n".join(out)
+
+    def vision(self, room, test, slots, share=VISION, **more):
+        """A document with pictures for the slots that are left, or None."""
+        t = self.choose(share)
+        big = slots.left(BIG) > 0 and (slots.left(SMALL) == 0 or self.rng.random() < slots.size[BIG] / (slots.size[SMALL] + slots.size[BIG]))
+        most = BIG if big else SMALL
+        if not slots.left(most) or slots.left(SMALL) < 3 and t == 17:
+            return None
+        if t == 17 and (room > 1500 or room > 300 and self.rng.random() < 0.5):
+            more["filler"] = self.filler(int(self.rng.integers(60, room - 230)), test)
+        s = self.seed(test)
+        d = V.document(self.corpus.encoder, self.corpus.chat_format,
+                       self.corpus.vision.messages(random.Random(f"{TASKS[t]} {s}"), TASKS[t], test, most, **more))
+        return (t, d) if len(d[0]) <= room else None
+
+    def row(self, T, kind, test=False, slots=None, start=0, **more):
         tok, w = np.zeros(T, np.int32), np.zeros(T, np.float32)
         gold, doc, kdoc, task = np.full(T, -1, np.int32), np.full(T, -1, np.int32), np.full(T, -1, np.int32), np.zeros(T, np.int32)
         at, number, misses = 0, 0, 0
         while at < T - 8:
-            got = self.retrieval(T - at, test, T) if kind == "ret" and misses < 3 else self.text(T - at, test)
+            room = T - at
+            got = None
+            if kind == "ret" and misses < 3:
+                got = self.retrieval(room, test, T)
+            elif kind == "vis" and misses < 3 and room > 60:
+                got = self.vision(room, test, slots, **more)
+            else:
+                got = self.text(room, test)
             if got is None:
                 misses += 1
                 continue
             t, (dt, dw, dg) = got[0], got[1][:3]
-            n = min(len(dt), T - at)
+            n = min(len(dt), room)
             s = slice(at, at + n)
             tok[s], w[s], task[s], doc[s] = dt[:n], dw[:n], t, number
             g = np.asarray(dg[:n])
             gold[s] = np.where(g >= 0, g + at, -1)
             kd = np.full(n, 2 * number, np.int32)
-            if (g >= 0).any() and self.rng.random() < self.cut.value:
+            if t in COPYING and (g >= 0).any() and self.rng.random() < self.cut.value:
                 border = int(g.max()) + 1
                 if border <= int(np.argmax(g >= 0)):
                     kd[border:] += 1
             kdoc[s] = kd
             w[at] = 0
+            for picture, first in got[1][3] if t > 10 else ():
+                slots.add(picture, start + at + first)
             at += n
             number += 1
         return tok, w, gold, doc, kdoc, task
 
+    def batch(self, kind, test=False, **more):
+        B, T, n_ret, n_vis, _, (small, big) = kind
+        slots = Slots(small, big, B * T)
+        if not T:                                       # pictures only
+            while slots.left(SMALL) or slots.left(BIG):
+                t = TASKS[self.choose(PRETRAIN)]
+                most = BIG if not slots.left(SMALL) or slots.left(BIG) and self.rng.random() < 0.3 else SMALL
+                turns = self.corpus.vision.messages(random.Random(f"{t} {self.seed(test)}"), t, test, most, **more)
+                for picture in turns[0][0]:
+                    if not isinstance(picture, str) and slots.left(SMALL if picture.tokens <= SMALL and slots.left(SMALL) else BIG):
+                        slots.add(picture, 0)
+            return [None] * 6 + [slots.arrays()]
+        rows = [self.row(T, "ret" if b < n_ret else "vis" if b < n_ret + n_vis else "text", test, slots, b * T, **more) for b in range(B)]
+        return [np.stack(x) for x in zip(*rows)] + [slots.arrays()]
 
-def worker(index, seed, docs, corpus, kinds, queues, active, level, cut, stop):
-    rng = np.random.default_rng(seed * 1000 + index)
-    rows = Rows(docs, corpus, rng, level, cut)
+
+def worker(index, seed, docs, corpus, kinds, queues, active, cut, stop):
+    rows = Rows(docs, corpus, np.random.default_rng(seed * 1000 + index), cut)
     torch.set_num_threads(1)
     while not stop.value:
         live = [i for i in range(len(kinds)) if active[i] > 0]
@@ -108,13 +209,13 @@ def worker(index, seed, docs, corpus, kinds, queues, active, level, cut, stop):
             continue
         live.sort(key=lambda i: queues[i].qsize() / active[i])
         i = live[0]
-        B, T, n_ret = kinds[i][:3]
-        parts = [rows.row(T, "ret" if b < n_ret else "text") for b in range(B)]
-        batch = [np.stack(x) for x in zip(*parts)]
-        try:
-            queues[i].put(batch, timeout=1.0)
-        except queue.Full:
-            pass
+        batch = rows.batch(kinds[i])
+        while not stop.value:
+            try:
+                queues[i].put(batch, timeout=1.0)
+                break
+            except queue.Full:
+                pass
 
 
 # ------------------------------------------------------------------------------------------------ optimiser
@@ -133,13 +234,14 @@ def newton_schulz(G):
 class Optimiser:
     """Muon for the matrices inside layers (experts as a batch), AdamW for the rest. Learning rates live on the device."""
 
-    def __init__(self, model, muon=0.01, adam=2e-3, device="cuda"):
+    def __init__(self, named, muon=0.01, adam=2e-3, device="cuda"):
         self.base = (muon, adam)
         self.lr_m, self.lr_a = torch.zeros((), device=device), torch.zeros((), device=device)
         self.groups, rest = collections.defaultdict(list), []
-        for n, p in model.named_parameters():
-            if n.startswith("layer") and p.ndim == 2 and min(p.shape) > 8 or n in ("w1", "w2", "w3"):
-                self.groups[tuple(p.shape)].append(p)
+        for n, p in named:
+            eye = n.startswith("vision.")
+            if (n.startswith("layer") or eye and "patch" not in n) and p.ndim == 2 and min(p.shape) > 8 or n in ("w1", "w2", "w3"):
+                self.groups[eye, *p.shape].append(p)
             else:
                 rest.append(p)
         self.mom = {id(p): torch.zeros_like(p) for ps in self.groups.values() for p in ps}
@@ -157,7 +259,7 @@ class Optimiser:
                 g["lr"] = self.base[1] * f
 
     @torch.no_grad()
-    def step(self):
+    def step(self, newton=newton_schulz):
         grads = [p.grad for p in self.params if p.grad is not None]
         for g in grads:
             g.nan_to_num_(0.0, 0.0, 0.0)
@@ -165,15 +267,68 @@ class Optimiser:
         torch._foreach_mul_(grads, (1.0 / (norm + 1e-6)).clamp(max=1.0))
         self.adam.step()
         for shape, ps in self.groups.items():
+            if all(p.grad is None for p in ps):
+                continue
             g = torch.stack([p.grad if p.grad is not None else torch.zeros_like(p) for p in ps])
             m = [self.mom[id(p)] for p in ps]
             torch._foreach_mul_(m, 0.95)
             torch._foreach_add_(m, list(g.unbind()))
-            u = newton_schulz(g + 0.95 * torch.stack(m))
+            u = newton(g + 0.95 * torch.stack(m))
             u = u * (-self.lr_m * max(1.0, shape[-2] / shape[-1]) ** 0.5)
             torch._foreach_mul_(ps, 1 - self.lr_m * 0.02)
             torch._foreach_add_(ps, list(u.unbind()))
         return norm
+
+
+# ------------------------------------------------------------------------------------------------ pictures
+
+class Heads(nn.Module):
+    """Linear readers of the projected features for the losses on pictures; not exported."""
+
+    def __init__(self, hidden, classes):
+        super().__init__()
+        for name, n in {"cls": classes, "digits": 55, "pairs": 80 * 7, "token": classes, "color": 15, "sides": 4 * (classes + 1)}.items():
+            self.register_parameter(name, nn.Parameter(torch.randn(n, hidden) * hidden ** -0.5 * 0.2))
+
+
+def look_losses(y, count, labels, cls, digits, pairs, token, color, sides):
+    """y [S, t, hidden]; labels as Picture.labels -> sums [6, 3]: number, right, loss of class, digits, pairs, token, color, sides."""
+    S, t, _ = y.shape
+    real = torch.arange(t, device=y.device) < (count / 4)[:, None]
+    pooled = (y * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+
+    def part(logits, target):
+        ok = target >= 0
+        ce = torch.logsumexp(logits, -1) - logits.gather(-1, target.clamp(min=0)[..., None]).squeeze(-1)
+        return torch.stack((ok.float().sum(), ((logits.argmax(-1) == target) & ok).float().sum(), (ce * ok).sum()))
+    m = labels[:, 18:].view(S, V.SPRITES, 7)
+    at = y.gather(1, m[..., :1].clamp(min=0).expand(-1, -1, y.shape[2]))
+    p = labels[:, 6:18].view(S, 6, 2)
+    lp = F.linear(pooled, pairs).view(S, 80, 7).gather(1, p[..., :1].clamp(min=0).expand(-1, -1, 7))
+    return torch.stack((part(F.linear(pooled, cls), labels[:, 0]), part(F.linear(pooled, digits).view(S, 5, 11), labels[:, 1:6]),
+                        part(lp, p[..., 1]), part(F.linear(at, token), m[..., 1]), part(F.linear(at, color), m[..., 2]),
+                        part(F.linear(at, sides).view(S, V.SPRITES, 4, -1), m[..., 3:])))
+
+
+LOOKS = ("class", "digits", "pairs", "token", "color", "sides")
+LOOK_WEIGHT = (1.0, 1.0, 0.7, 0.7, 0.4, 0.5)
+
+
+def look(model, top, groups, textures, fn=None):
+    """[(floats, labels, positions)] -> features of each group [S, t, hidden], number of patches of each picture."""
+    out = []
+    for f, _, pos in groups:
+        with torch.no_grad():
+            h, w = f[:, 2], f[:, 3]
+            row, col = V.grid(h, w, 4 * pos.shape[1])
+            x = (fn.paint if fn else V.paint)(f, row, col, *textures)
+            x = (x / 127.5 - 1).flatten(2)
+        out.append((M.tower(x.to(model.dt), row.float(), col.float(), h, w, h * w, top.vision, model.c, model.dt, fn=fn), h * w))
+    return out
+
+
+def media(features, groups):
+    return torch.cat([y.flatten(0, 1) for y, _ in features]), torch.cat([g[2].flatten() for g in groups])
 
 
 # ------------------------------------------------------------------------------------------------ step
@@ -185,7 +340,8 @@ def head_loss(y, head, target, dt):
 
 
 def functions(compiled):
-    fs = dict(mixnorm=M.mixnorm, kda=M.kda, mla=M.mla, moe=M.moe, mlp=M.situ_mlp, head=head_loss, newton=newton_schulz)
+    fs = dict(mixnorm=M.mixnorm, kda=M.kda, mla=M.mla, moe=M.moe, mlp=M.situ_mlp, head=head_loss, paint=V.paint,
+              patch_embedding=M.patch_embedding, tower_block=M.tower_block, projector=M.projector, looks=look_losses)
     if compiled:
         import torch._dynamo
         torch._dynamo.config.cache_size_limit = 64
