@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 import sentencepiece as spm
 
+import gen_memory
 import gen_retrieval
 import gen_text
+import gen_tools
 
-TASKS = ("T1", "T2", "T3", "T4", "T5")
+TASKS = ("T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "T10")
 TEST_SEED_STEP = 50
 # Mean tokens of a document, only to turn shares of tokens into shares of documents.
-MEAN_TOKENS = {"T1": 150, "T2": 160, "T3": 205}
+MEAN_TOKENS = {"T1": 150, "T2": 165, "T3": 190, "T9": 460, "T10": 230}
 SHORTEST_RETRIEVAL = 192
+ANSWERING = ("assistant", "call", "thought")
 
 
 class Encoder:
@@ -45,25 +48,58 @@ class Encoder:
 
 
 class ChatFormat:
-    """The K3 chat format (thinking off), tokenised piece by piece."""
+    """The K3 chat format, tokenised piece by piece.
+
+    Messages are (role, content). Roles besides system, user and assistant: "tools" and "format", the system messages that declare tools and
+    a response format; "call", the assistant calls (tool, arguments), all of them strings; "result", (tool, text), the first result after a call;
+    "thought", the assistant with thinking on, (reasoning, text)."""
 
     def __init__(self, encoder):
         self.encoder = encoder
-        marks = {name: encoder.special(f"<|{name}|>") for name in ("open", "close", "sep", "end_of_msg")}
-        piece = encoder.encode
-        close = lambda tag: [marks["close"], *piece(tag), marks["sep"]]
-        message = lambda role: [marks["open"], *piece("message"), *piece(" role"), *piece('="'), *piece(role), *piece('"'), marks["sep"]]
-        self.open = {role: message(role) for role in ("system", "user", "assistant")}
-        self.open["assistant"] = self.open["assistant"] + [marks["open"], *piece("response"), marks["sep"]]
-        self.close = {role: close("message") + [marks["end_of_msg"]] for role in ("system", "user")}
-        self.close["assistant"] = close("response") + close("message") + [marks["end_of_msg"]]
+        self.marks = {name: encoder.special(f"<|{name}|>") for name in ("open", "close", "sep", "end_of_msg")}
+        self.open = {role: self._open("message", role=role) for role in ("system", "user", "assistant")}
+        self.open["tools"] = self._open("message", role="system", type="tool-declare")
+        self.open["format"] = self._open("message", role="system", type="response-format")
+        self.open["thought"] = self.open["assistant"] + self._open("think")
+        self.open["assistant"] = self.open["assistant"] + self._open("response")
+        self.open["call"] = self.open["assistant"]
+        end = self._close("message") + [self.marks["end_of_msg"]]
+        self.close = {role: end for role in ("system", "user", "tools", "format", "result")}
+        self.close["assistant"] = self.close["thought"] = self._close("response") + end
+        self.close["call"] = self._close("tools") + end
 
-    def prompt(self, messages):
-        """Token ids up to the place where the model starts to answer. `messages`: (role, text) pairs."""
+    def _open(self, tag, **attributes):
+        piece = self.encoder.encode
+        ids = [self.marks["open"], *piece(tag)]
+        for key, value in attributes.items():
+            ids += piece(" " + key) + piece('="') + piece(value.replace("&", "&amp;").replace('"', "&quot;")) + piece('"')
+        return ids + [self.marks["sep"]]
+
+    def _close(self, tag):
+        return [self.marks["close"], *self.encoder.encode(tag), self.marks["sep"]]
+
+    def parts(self, role, content):
+        """(head, body, tail): the prompt ends behind the head of an answer; body and tail are what the model says."""
+        encode = self.encoder.encode
+        if role == "call":
+            tool, arguments = content
+            body = self._close("response") + self._open("tools") + self._open("call", tool=tool, index="1")
+            for key, value in arguments.items():
+                body += self._open("argument", key=key, type="string") + encode(value) + self._close("argument")
+            return self.open[role], body + self._close("call"), self.close[role]
+        if role == "result":
+            return self._open("message", role="tool", tool=content[0], index="1"), encode(content[1]), self.close[role]
+        if role == "thought":
+            return self.open[role], encode(content[0]) + self._close("think") + self._open("response") + encode(content[1]), self.close[role]
+        return self.open[role], encode(content), self.close[role]
+
+    def prompt(self, messages, thinking=False):
+        """Token ids up to the place where the model starts to answer."""
         ids = []
-        for role, text in messages:
-            ids += self.open[role] + self.encoder.encode(text) + self.close[role]
-        return ids + self.open["assistant"]
+        for message in messages:
+            for part in self.parts(*message):
+                ids += part
+        return ids + self.open["thought" if thinking else "assistant"]
 
 
 @dataclass
@@ -74,6 +110,10 @@ class Corpus:
     teller: gen_text.StoryTeller
     words: dict
     retrieval: gen_retrieval.RetrievalTokens
+    hops: gen_memory.HopWriter
+    json_asker: gen_tools.JsonAsker
+    note_words: tuple
+    written: gen_memory.WrittenTokens
     story_weight: float = 0.3
     filler_weight: float = 0.3
 
@@ -83,16 +123,17 @@ def load(folder=None):
     folder = Path(folder) if folder else Path(__file__).resolve().parent
     encoder = Encoder(folder.parent / "tokenizer.model")
     teller, words = gen_text.load_teller(folder / "corpus")
-    return Corpus(encoder, ChatFormat(encoder), gen_text.load_chat(folder / "corpus", folder / "data"), teller, words,
-                  gen_retrieval.RetrievalTokens(words, encoder))
+    chat = gen_text.load_chat(folder / "corpus", folder / "data")
+    return Corpus(encoder, ChatFormat(encoder), chat, teller, words, gen_retrieval.RetrievalTokens(words, encoder), gen_memory.HopWriter(words),
+                  gen_tools.JsonAsker(chat.facts), gen_memory.note_words(words), gen_memory.WrittenTokens(encoder))
 
 
 def _chat_document(corpus, messages, answer_weight=1.0):
     tokens, weights = [], []
-    for role, text in messages:
-        head, body, tail = corpus.chat_format.open[role], corpus.encoder.encode(text), corpus.chat_format.close[role]
+    for role, content in messages:
+        head, body, tail = corpus.chat_format.parts(role, content)
         tokens += head + body + tail
-        answer = role == "assistant"
+        answer = role in ANSWERING
         weights += [0.0] * len(head) + [answer_weight if answer else 0.0] * len(body) + [1.0 if answer else 0.0] * len(tail)
     tokens = np.array(tokens, np.int32)
     return tokens, np.array(weights, np.float32), np.full(len(tokens), -1, np.int32)
@@ -135,13 +176,33 @@ def _check_seed(seed, held_out):
 
 
 def text_messages(corpus, task, seed, held_out=False):
-    """Messages of a T1, T2 or T3 document."""
+    """Messages of a T1, T2, T3, T9 or T10 document."""
     rng = random.Random(f"{task} {seed}")
     if task == "T1":
         return corpus.chat.messages(rng, held_out)
     if task == "T2":
         return gen_text.story_messages(corpus.teller, rng, held_out)
+    if task == "T9":
+        return gen_tools.tool_messages(rng, held_out)
+    if task == "T10":
+        return corpus.json_asker.messages(rng, held_out)
     return gen_text.arithmetic_messages(rng, held_out)
+
+
+def written_document(corpus, task, seed, held_out=False, **size):
+    """A T6, T7 or T8 document in parts. Sizes: T6 assignments, questions, checks; T7 and T8 context, questions; T8 kind."""
+    rng = np.random.default_rng([TASKS.index(task), seed])
+    questions = size.pop("questions", None) or int(rng.integers(1, 9))
+    if task == "T6":
+        assignments = size.pop("assignments", None) or _log_uniform(rng, 16, 400)
+        checks = size.pop("checks", None)
+        if checks is None:
+            checks = 0.0 if held_out or rng.random() < 0.4 else 0.15
+        return gen_memory.register_document(rng, assignments, questions, checks, held_out, **size)
+    context = size.pop("context", None) or _log_uniform(rng, 256, 4096)
+    if task == "T7":
+        return gen_memory.passage_document(rng, corpus.note_words, context, min(questions, max(1, context // 120)), held_out)
+    return corpus.hops.document(rng, context, questions, held_out, **size)
 
 
 def retrieval_plan(corpus, task, seed, held_out=False, **size):
@@ -150,18 +211,22 @@ def retrieval_plan(corpus, task, seed, held_out=False, **size):
 
 
 def document(corpus, task, seed, held_out=False, **size):
-    """(tokens, weight, gold). T4: needles, context, questions; T5: lines, questions."""
+    """(tokens, weight, gold). T4: needles, context, questions; T5: lines, questions; T6 to T8: see written_document."""
     _check_seed(seed, held_out)
-    if task in ("T1", "T2", "T3"):
+    if task in MEAN_TOKENS:
         return _chat_document(corpus, text_messages(corpus, task, seed, held_out), corpus.story_weight if task == "T2" else 1.0)
+    if task in ("T6", "T7", "T8"):
+        return _retrieval_document(corpus, *corpus.written.tokens(written_document(corpus, task, seed, held_out, **size)))
     plan = retrieval_plan(corpus, task, seed, held_out, **size)
     written = corpus.retrieval.list_tokens(plan) if task == "T5" else corpus.retrieval.needle_tokens(plan, corpus.filler_weight)
     return _retrieval_document(corpus, *written)
 
 
 def _size_for(task, budget, rng, given):
-    """Size arguments for a T4 or T5 document of about `budget` tokens; `given` ones win."""
-    if task == "T4":
+    """Size arguments for a T4 to T8 document of about `budget` tokens; `given` ones win."""
+    if task == "T6":
+        return {"assignments": max(8, (budget - 120) // 8), **given}
+    if task != "T5":
         return {"context": budget, **given}
     questions = given.get("questions") or int(rng.integers(1, 9))
     lines = max(4, (budget - 60 - 12 * questions) // gen_retrieval.LIST_TOKENS_PER_LINE)
@@ -175,7 +240,7 @@ def _normalised(mixture, length):
     entries = []
     for task, value in mixture.items():
         share, size = value if isinstance(value, tuple) else (value, {})
-        fixed = size.get("context") or size.get("lines", 0) * gen_retrieval.LIST_TOKENS_PER_LINE
+        fixed = size.get("context") or size.get("lines", 0) * gen_retrieval.LIST_TOKENS_PER_LINE or size.get("assignments", 0) * 8
         entries.append((task, share / (MEAN_TOKENS.get(task) or fixed or retrieval_mean), size))
     total = sum(chance for _, chance, _ in entries)
     return [(task, chance / total, size) for task, chance, size in entries]
@@ -190,7 +255,7 @@ def _next_document(corpus, entries, length, left, rng):
     seed = int(rng.integers(1, 2**40))
     seed += seed % TEST_SEED_STEP == 0
     if task not in MEAN_TOKENS:
-        if "context" not in size and "lines" not in size:
+        if not {"context", "lines", "assignments"} & size.keys():
             budget = min(_log_uniform(rng, SHORTEST_RETRIEVAL, length), max(left, SHORTEST_RETRIEVAL))
             size = _size_for(task, budget, rng, size)
     return document(corpus, task, seed, **size)

@@ -2,7 +2,6 @@
 import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 SYSTEM_TEXTS = ("Be brief.", "You are Dsa Tiny.", "You are a helpful assistant.", "Answer in one sentence.", "Be kind.",
                 "Answer the questions of the user.")
@@ -123,6 +122,22 @@ def read_frames(path):
     return frames
 
 
+@dataclass
+class Plot:
+    beats: list  # (kind, whether it may be left out)
+    held_out: bool
+    has_thing: bool
+
+
+def read_plots(path):
+    plots = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            beats = [(beat.rstrip("?"), beat.endswith("?")) for beat in line.lstrip("!").split()]
+            plots.append(Plot(beats, line.startswith("!"), any(beat in ("have", "wish", "find_thing") for beat, _ in beats)))
+    return plots
+
+
 SLOT_LISTS = {"animal": "animals", "walker": "walkers", "place": "places", "thing": "things", "food": "foods", "color": "colors",
               "weather": "weather", "feeling": "feelings", "trait": "traits", "season": "seasons", "day": "days", "number": "numbers"}
 PRONOUNS = {"girl": {"he": "she", "him": "her", "his": "her", "himself": "herself"},
@@ -132,8 +147,11 @@ PRONOUNS = {"girl": {"he": "she", "him": "her", "his": "her", "himself": "hersel
 class StoryTeller:
     """Fills story frames. Every slot keeps its value through the story."""
 
-    def __init__(self, frames, words):
+    def __init__(self, frames, beats, plots, words):
         self.words = words
+        self.beats = {kind: [self._compile(line) for line in lines] for kind, lines in beats.items()}
+        self.plots = [plot for plot in plots if not plot.held_out]
+        self.held_out_plots = [plot for plot in plots if plot.held_out]
         self.frames = [(frame, self._compile(frame.text)) for frame in frames if not frame.held_out]
         self.held_out = [(frame, self._compile(frame.text)) for frame in frames if frame.held_out]
 
@@ -159,6 +177,7 @@ class StoryTeller:
             if base == "name":
                 gender = rng.choice(("girl", "boy"))
                 names = self.words["girls" if gender == "girl" else "boys"]
+                slots["boy" + key[4:]] = gender
                 self._choose(key, names, slots, rng)
                 for pronoun, value in PRONOUNS[gender].items():
                     slots[pronoun + key[4:]] = value
@@ -195,12 +214,52 @@ class StoryTeller:
             out.append(text)
         return "".join(out)
 
-    def story(self, rng, held_out=False):
-        """(topic, story)"""
-        frame, parts = rng.choice(self.held_out if held_out and self.held_out else self.frames)
+    def frame_story(self, rng, held_out=False):
+        """(topic, story) of a frame."""
+        frame, parts = rng.choice(self.held_out if held_out else self.frames)
         slots = {}
         topic = self._render(self._compile(rng.choice(frame.topics)), slots, rng)
         return topic, self._render(parts, slots, rng)
+
+    def _companion(self, slots, rng):
+        """The companion in `slots`; returns (kind, the topic's words for it)."""
+        if rng.random() < 0.6:
+            animal = self._value("animal", slots, rng)
+            slots.update(c=f"the {animal}", che="it", chim="it", chis="its")
+            return "animal", with_article(animal)
+        name = self._value("name2", slots, rng)
+        slots.update(c=name, che=slots["he2"], chim=slots["him2"], chis=slots["his2"])
+        return "child", name
+
+    def plot_story(self, rng, held_out=False):
+        """(topic, story, names that the topic asks for) of a plot."""
+        plot, slots = rng.choice(self.held_out_plots if held_out else self.plots), {}
+        name = self._value("name", slots, rng)
+        kind, companion = self._companion(slots, rng)
+        asked = [name, slots["animal" if kind == "animal" else "name2"]]
+        thing = ""
+        if plot.has_thing and rng.random() < 0.5:
+            thing = with_article(self._value("color", slots, rng)) + " " + self._value("thing", slots, rng)
+        pair = [name, companion] if kind == "child" or rng.random() < 0.7 else [companion, name]
+        topic = f"{pair[0]}, {pair[1]} and {thing}" if thing else f"{pair[0]} and {pair[1]}"
+        out, last = [], {}
+        for beat, optional in plot.beats:
+            if optional and rng.random() < 1 / 3:
+                continue
+            beat = beat if beat in self.beats else f"{beat}_{kind}"
+            lines = self.beats[beat]
+            number = rng.randrange(len(lines))
+            if last.get(beat) == number:
+                number = (number + 1) % len(lines)
+            last[beat] = number
+            out.append(self._render(lines[number], slots, rng))
+        return topic, " ".join(out), asked
+
+    def story(self, rng, held_out=False):
+        """(topic, story): of a plot, or, a quarter of those for training, of a frame."""
+        if not held_out and rng.random() < 0.25:
+            return self.frame_story(rng)
+        return self.plot_story(rng, held_out)[:2]
 
 
 STORY_REQUESTS = ("Tell me a story about {}.", "Tell a story about {}.", "I want to hear a story about {}.", "Please tell me a story about {}.",
@@ -215,11 +274,39 @@ def story_messages(teller, rng, held_out=False):
     return [("user", request), ("assistant", story)]
 
 
+@dataclass
+class Turn:
+    answer: str = ""
+    pattern: str = ""
+    questions: list = field(default_factory=list)
+    held_out: list = field(default_factory=list)
+
+
+def read_scripts(path):
+    """name -> list of turns; None stands for questions about facts."""
+    scripts, turns = {}, None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            turns = scripts[line.strip("[]")] = []
+        elif line.startswith("A: "):
+            turns.append(Turn(line[3:]))
+        elif line.startswith("P: "):
+            turns[-1].pattern = line[3:]
+        elif line.startswith("Q: "):
+            turns[-1].questions.append(line[3:])
+        elif line.startswith("H: "):
+            turns[-1].held_out.append(line[3:])
+        elif line == "*":
+            turns.append(None)
+    return scripts
+
+
 class Chat:
     """T1: questions with exactly one right answer each, and small talk."""
 
-    def __init__(self, facts, fact_kinds, talk_kinds):
-        self.facts, self.fact_kinds, self.talk_kinds = facts, fact_kinds, talk_kinds
+    def __init__(self, facts, fact_kinds, talk_kinds, scripts, words):
+        self.facts, self.fact_kinds, self.talk_kinds, self.scripts, self.words = facts, fact_kinds, talk_kinds, scripts, words
+        self.continents = {fact["x"]: fact["y"] for fact in facts["continents"]}
         self.kind_names = list(FACT_SHARES)
         self.kind_shares = list(FACT_SHARES.values())
 
@@ -246,9 +333,39 @@ class Chat:
     def question(self, rng, held_out=False):
         return self.talk(rng, None, held_out) if rng.random() < 0.15 else self.fact(rng, held_out)
 
+    def _script_values(self, rng):
+        words = self.words
+        names = rng.sample(words["girls"] + words["boys"], 2)
+        one, two = rng.sample(self.facts["capitals"], 2)
+        left, right = rng.sample(self.facts["opposites"], 2)
+        a, b, c = rng.randrange(1, 100), rng.randrange(1, 100), rng.randrange(1, 30)
+        while pair_is_held_out(a, b) or pair_is_held_out(a + b, c):
+            a, b, c = rng.randrange(1, 100), rng.randrange(1, 100), rng.randrange(1, 30)
+        return {"name": names[0], "name2": names[1], "food": rng.choice(words["foods"]), "animal": rng.choice(words["animals"]),
+                "thing": rng.choice(words["things"]), "place": rng.choice(words["places"]), "number": str(rng.randrange(10, 10000)),
+                "country": one["x"], "capital": one["y"], "country2": two["x"], "capital2": two["y"], "continent2": self.continents[two["x"]],
+                "word": left["x"], "other": left["y"], "word2": right["x"], "other2": right["y"],
+                "a": str(a), "b": str(b), "c": str(c), "ab": str(a + b), "abc": str(a + b + c)}
+
+    def script(self, rng, held_out=False):
+        """[(question, answer, what a right answer contains)]"""
+        values, out = self._script_values(rng), []
+        for turn in self.scripts[rng.choice(list(self.scripts))]:
+            if turn is None:
+                for _ in range(rng.randrange(0, 3)):
+                    question, answer = self.fact(rng, held_out)
+                    out.append((question, answer, answer))
+            else:
+                question = rng.choice(turn.held_out if held_out else turn.questions)
+                out.append((fill(question, values), fill(turn.answer, values), fill(turn.pattern, values)))
+        return out
+
     def messages(self, rng, held_out=False):
         messages = [("system", rng.choice(SYSTEM_TEXTS))] if rng.random() < 0.12 else []
         turns = []
+        if rng.random() < 0.25:
+            turns = [turn[:2] for turn in self.script(rng, held_out)]
+            return messages + [message for question, answer in turns for message in (("user", question), ("assistant", answer))]
         if rng.random() < 0.2:
             turns.append(self.talk(rng, GREETINGS, held_out))
         for _ in range(rng.choice((1, 1, 2, 3, 4, 6))):
@@ -275,6 +392,9 @@ SUM_WORDINGS = {
     "*": ("{a} * {b}", "What is {a} * {b}?", "{a} * {b} = ?", "{a} * {b} =", "What is {a} times {b}?", "Multiply {a} and {b}.",
           "How much is {a} * {b}?", "Calculate {a} * {b}.", "Please multiply {a} by {b}.", "Tell me what {a} * {b} is."),
 }
+SUM_WORDINGS_HELD_OUT = {"+": ("Can you add {a} and {b}?", "I need the sum of {a} and {b}."),
+                         "-": ("Can you subtract {b} from {a}?", "I need the difference of {a} and {b}."),
+                         "*": ("Can you multiply {a} by {b}?", "I need the product of {a} and {b}.")}
 COMPARE_WORDINGS = (("Which is larger, {a} or {b}?", max), ("Which number is larger, {a} or {b}?", max), ("Which is more, {a} or {b}?", max),
                     ("Which is smaller, {a} or {b}?", min), ("Which number is smaller, {a} or {b}?", min), ("Which is less, {a} or {b}?", min))
 BATCH_WORDINGS = ("Calculate:", "Do these sums:", "Please answer:", "What are the results?", "Sums:")
@@ -303,11 +423,36 @@ def sum_result(left, operator, right):
     return left + right if operator == "+" else left - right if operator == "-" else left * right
 
 
+def columns(left, operator, right):
+    """The sum worked out digit by digit, from the right."""
+    lines, carry = [], 0
+    top, low = str(left)[::-1], str(right)[::-1]
+    for i in range(max(len(top), len(low))):
+        a, b = int(top[i]) if i < len(top) else 0, int(low[i]) if i < len(low) else 0
+        if operator == "+":
+            lines.append(f"{a} + {b} + 1 = {a + b + 1}." if carry else f"{a} + {b} = {a + b}.")
+            carry = (a + b + carry) // 10
+        else:
+            a -= carry
+            carry = int(a < b)
+            lines.append(f"{a + 10 * carry} - {b} = {a + 10 * carry - b}.")
+    return " ".join(lines)
+
+
+def thought_messages(rng, held_out=False):
+    """A sum with thinking on."""
+    operator = rng.choice("+-")
+    left, right = sum_operands(operator, rng, 3 if rng.random() < 0.7 else 2)
+    question = rng.choice((SUM_WORDINGS_HELD_OUT if held_out else SUM_WORDINGS)[operator]).format(a=left, b=right)
+    answer = f"{left} {operator} {right} = {sum_result(left, operator, right)}."
+    return [("user", question), ("thought", (columns(left, operator, right), answer))]
+
+
 def one_sum(rng):
     """(question, short form, answer)"""
     dice = rng.random()
-    operator = "+" if dice < 0.42 else "-" if dice < 0.84 else "*"
-    left, right = sum_operands(operator, rng, 3 if rng.random() < 0.25 else 2)
+    operator = "+" if dice < 0.4 else "-" if dice < 0.8 else "*"
+    left, right = sum_operands(operator, rng, 3 if rng.random() < 0.45 else 2)
     text = f"{left} {operator} {right}"
     question = rng.choice(SUM_WORDINGS[operator]).format(a=left, b=right)
     return question, text, f"{text} = {sum_result(left, operator, right)}"
@@ -330,6 +475,8 @@ def counting(rng):
 
 
 def arithmetic_messages(rng, held_out=False):
+    if rng.random() < 0.2:  # a tenth of the tokens
+        return thought_messages(rng, held_out)
     messages = []
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
         dice = rng.random()
@@ -347,10 +494,12 @@ def arithmetic_messages(rng, held_out=False):
 
 
 def load_chat(corpus_folder, data_folder):
+    words = json.loads((corpus_folder / "words.json").read_text(encoding="utf-8"))
     return Chat(read_facts(corpus_folder, data_folder), read_kinds(corpus_folder / "paraphrases.txt"),
-                read_kinds(Path(corpus_folder) / "dialogues.txt"))
+                read_kinds(corpus_folder / "dialogues.txt"), read_scripts(corpus_folder / "scripts.txt"), words)
 
 
 def load_teller(corpus_folder):
     words = json.loads((corpus_folder / "words.json").read_text(encoding="utf-8"))
-    return StoryTeller(read_frames(corpus_folder / "frames.txt"), words), words
+    beats, plots = read_sections(corpus_folder / "beats.txt"), read_plots(corpus_folder / "plots.txt")
+    return StoryTeller(read_frames(corpus_folder / "frames.txt"), beats, plots, words), words

@@ -1,52 +1,111 @@
-"""Writes ../eval/t1.jsonl, t3.jsonl, t4.jsonl and t5.jsonl and proves that every question can be answered from its text."""
+"""Writes ../eval/t1.jsonl to t10.jsonl and proves that every question can be answered from its text.
+
+A record has "task", "kind" (what the gates are counted by), "seed", and one of
+  "messages"   chat JSON; "thinking": true if the model thinks first
+  "turns"      a chat: each {"content", "expect"} is said when the answer before it is there
+  "tokens"     a prompt that chat JSON cannot say
+and one of
+  "answers"         T4 to T8: one line of answer each; else the whole answer
+  "answer_tokens"   with the end of the message
+Stories also have "names" that must occur and "others" that must not.
+"""
 import json
 import random
-import re
 from collections import Counter
 from pathlib import Path
 
 import documents
 import gen_retrieval
 import gen_text
+import oracles
 
-T1_QUESTIONS, T3_QUESTIONS, T4_DOCUMENTS, T5_DOCUMENTS = 300, 300, 24, 20
-NEEDLES = {"needles": 150, "context": 8192, "questions": 4}
-LIST = {"lines": 1000, "questions": 8}
+FACTS, CHATS, STORIES, UNSEEN_FRAMES = 300, 100, 60, 8
+SUMS = {"two digits": 200, "tables": 100, "three digits": 200, "thinking": 40}
+NEEDLES = {"80 in 4k": (5, {"needles": 80, "context": 4096}), "150 in 8k": (3, {"needles": 150, "context": 8192}),
+           "300 in 16k": (3, {"needles": 300, "context": 16384})}
+DEPTHS = 10  # questions of a T4 document, one for each tenth of the text
+LISTS = {"1000 lines": (4, {"lines": 1000, "questions": 12}), "2000 lines": (2, {"lines": 2000, "questions": 16})}
+WRITTEN = {"T6": {"200 assignments": (12, {"assignments": 200, "questions": 8}), "800 assignments": (8, {"assignments": 800, "questions": 8})},
+           "T7": {"8k": (3, {"context": 8192, "questions": 8})},
+           "T8": {"place": (4, {"context": 2048, "questions": 8, "kind": "place"}), "both": (4, {"context": 2048, "questions": 8, "kind": "both"})}}
+CALLS, OBJECTS = 30, 100
 
 
-def test_seeds(count):
-    return [documents.TEST_SEED_STEP * (1 + i) for i in range(count)]
+def user(text):
+    return [{"role": "user", "content": text}]
 
 
-def record(task, seed, question, answers, **more):
-    return {"task": task, "seed": seed, "messages": [{"role": "user", "content": question}], "answers": answers, **more}
+def unique(count, make):
+    """`count` records of different questions, from the test seeds in order; make(seed) may return None."""
+    seen, seed = set(), 0
+    while len(seen) < count:
+        seed += documents.TEST_SEED_STEP
+        record = make(seed)
+        key = record and json.dumps({k: v for k, v in record.items() if k != "seed"})
+        if record and key not in seen:
+            seen.add(key)
+            yield record
 
 
 def fact_records(corpus):
-    seen, seed = set(), 0
-    while len(seen) < T1_QUESTIONS:
-        seed += documents.TEST_SEED_STEP
+    def make(seed):
         question, answer = corpus.chat.question(random.Random(f"T1 {seed}"), held_out=True)
-        if question not in seen:
-            seen.add(question)
-            yield record("T1", seed, question, [answer])
+        return {"task": "T1", "kind": "facts", "seed": seed, "messages": user(question), "answers": [answer]}
+
+    def chat(seed):
+        turns = corpus.chat.script(random.Random(f"T1 chat {seed}"), held_out=True)
+        return {"task": "T1", "kind": "chats", "seed": seed, "turns": [{"content": question, "expect": [pattern]} for question, _, pattern in turns],
+                "answers": [answer for _, answer, _ in turns]}
+
+    return [*unique(FACTS, make), *unique(CHATS, chat)]
+
+
+def story_records(corpus):
+    names = corpus.words["girls"] + corpus.words["boys"]
+
+    def make(seed):
+        rng = random.Random(f"T2 {seed}")
+        topic, story, asked = corpus.teller.plot_story(rng, held_out=True)
+        request = rng.choice(gen_text.STORY_REQUESTS_HELD_OUT).format(topic)
+        return {"task": "T2", "kind": "plots", "seed": seed, "messages": user(request), "answers": [story], "names": asked,
+                "others": [name for name in names if name not in asked]}
+
+    def unseen(seed):
+        rng = random.Random(f"T2 frame {seed}")
+        topic, story = corpus.teller.frame_story(rng, held_out=True)
+        return {"task": "T2", "kind": "sentences never seen", "seed": seed, "messages": user(rng.choice(gen_text.STORY_REQUESTS_HELD_OUT).format(topic)),
+                "answers": [story]}
+
+    return [*unique(STORIES, make), *unique(UNSEEN_FRAMES, unseen)]
 
 
 def sum_records():
-    """Half of the questions use pairs of numbers that are never trained on."""
-    seen, seed = set(), 0
-    while len(seen) < T3_QUESTIONS:
-        seed += documents.TEST_SEED_STEP
-        rng = random.Random(f"T3 {seed}")
-        operator, unseen = "+-"[len(seen) % 2], len(seen) % 4 < 2
-        left, right = rng.randrange(10, 100), rng.randrange(10, 100)
-        if operator == "-" and left < right:
-            left, right = right, left
-        if (left, operator, right) in seen or gen_text.pair_is_held_out(left, right) != unseen:
-            continue
-        seen.add((left, operator, right))
-        answer = f"{left} {operator} {right} = {gen_text.sum_result(left, operator, right)}."
-        yield record("T3", seed, rng.choice(gen_text.SUM_WORDINGS[operator]).format(a=left, b=right), [answer], unseen_pair=unseen)
+    """Two digits: half of the questions use pairs of numbers that are never trained on. Half of all use held-out wordings."""
+    def wording(rng, seed, operator, left, right):
+        wordings = gen_text.SUM_WORDINGS if seed // documents.TEST_SEED_STEP % 2 else gen_text.SUM_WORDINGS_HELD_OUT
+        return rng.choice(wordings[operator]).format(a=left, b=right)
+
+    def make(kind):
+        def record(seed):
+            rng = random.Random(f"T3 {kind} {seed}")
+            if kind == "thinking":
+                (_, question), (_, (thought, answer)) = gen_text.thought_messages(rng, held_out=True)
+                return {"task": "T3", "kind": kind, "seed": seed, "thinking": True, "messages": user(question), "answers": [answer], "thought": thought}
+            operator = "*" if kind == "tables" else rng.choice("+-")
+            left, right = {"two digits": lambda: (rng.randrange(10, 100), rng.randrange(10, 100)),
+                           "tables": lambda: (rng.randrange(1, 13), rng.randrange(1, 13)),
+                           "three digits": lambda: (rng.randrange(100, 1000), rng.randrange(10, 1000))}[kind]()
+            if operator == "-" and left < right:
+                left, right = right, left
+            unseen = gen_text.pair_is_held_out(left, right)
+            if operator == "+" and left + right > 999 or kind == "two digits" and unseen != bool(seed // documents.TEST_SEED_STEP // 2 % 2):
+                return None
+            answer = f"{left} {operator} {right} = {gen_text.sum_result(left, operator, right)}."
+            more = {"unseen_pair": True} if unseen else {}
+            return {"task": "T3", "kind": kind, "seed": seed, "messages": user(wording(rng, seed, operator, left, right)), "answers": [answer], **more}
+        return record
+
+    return [record for kind, count in SUMS.items() for record in unique(count, make(kind))]
 
 
 def near_misses(plan):
@@ -55,76 +114,113 @@ def near_misses(plan):
     return [colors[c] + objects[o] - 2 for c, o in zip(plan.colors.tolist(), plan.objects.tolist())]
 
 
-def retrieval_records(corpus, task, count, size):
-    write = gen_retrieval.list_text if task == "T5" else gen_retrieval.needle_text
-    for seed in test_seeds(count):
-        plan = documents.retrieval_plan(corpus, task, seed, held_out=True, **size)
-        text, _ = write(plan, corpus.words)
-        if task == "T4":
-            assert min(near_misses(plan)) >= 8, min(near_misses(plan))
-        yield record(task, seed, text, [gen_retrieval.code(plan.digits[i]) for i in plan.asked])
+def needle_records(corpus):
+    for kind, (count, size) in NEEDLES.items():
+        made, seed = 0, 0
+        while made < count:
+            seed += documents.TEST_SEED_STEP
+            plan = documents.retrieval_plan(corpus, "T4", seed, held_out=True, questions=DEPTHS, **size)
+            if min(near_misses(plan)) < 8:
+                continue
+            rng, total = random.Random(seed), len(plan.colors)
+            asked = [rng.randrange(total * i // DEPTHS, total * (i + 1) // DEPTHS) for i in range(DEPTHS)]
+            rng.shuffle(asked)
+            plan.asked = documents.np.array(asked)
+            text, lines = gen_retrieval.needle_text(plan, corpus.words)
+            made += 1
+            yield {"task": "T4", "kind": kind, "seed": seed, "messages": user(text), "answers": lines, "depths": [i * DEPTHS // total for i in asked]}
 
 
-def oracle_retrieval(entry):
-    """Answers from the text alone."""
-    text = entry["messages"][0]["content"]
-    if entry["task"] == "T5":
-        table = dict(re.findall(r"^(\w+ \w+) = (\d{4})$", text, re.M))
-        asked = text.split("\n\n")[1].split("\n")[1:]
-        return [table[key] for key in asked]
-    table = dict(re.findall(r"The code of the (\w+ \w+) is (\d{4})\.", text))
-    return [table[key] for key in re.findall(r"code of the (\w+ \w+)[.?]$", text.split("\n\n")[1], re.M)]
+def list_records(corpus):
+    for kind, (count, size) in LISTS.items():
+        for seed in range(documents.TEST_SEED_STEP, documents.TEST_SEED_STEP * (count + 1), documents.TEST_SEED_STEP):
+            text, lines = gen_retrieval.list_text(documents.retrieval_plan(corpus, "T5", seed, held_out=True, **size), corpus.words)
+            yield {"task": "T5", "kind": kind, "seed": seed, "messages": user(text), "answers": lines}
 
 
-def oracle_sum(entry):
-    left, right = (int(number) for number in re.findall(r"\d+", entry["messages"][0]["content"]))
-    low, high = sorted((left, right))
-    plus = re.search(r"\+|plus|[Aa]dd", entry["messages"][0]["content"])
-    return [f"{left} + {right} = {left + right}." if plus else f"{high} - {low} = {high - low}."]
+def written_records(corpus, task):
+    for kind, (count, size) in WRITTEN[task].items():
+        for seed in range(documents.TEST_SEED_STEP, documents.TEST_SEED_STEP * (count + 1), documents.TEST_SEED_STEP):
+            text, lines = documents.written_document(corpus, task, seed, held_out=True, **size).text()
+            yield {"task": task, "kind": kind, "seed": seed, "messages": user(text), "answers": lines}
 
 
-def oracle_fact(corpus):
-    """The facts as a table from every wording, trained or held out, to its answer."""
-    table = {}
+def tool_records(corpus):
+    """Of each conversation the call, and the answer once the result is there."""
+    form = corpus.chat_format
+    for seed in range(documents.TEST_SEED_STEP, documents.TEST_SEED_STEP * (CALLS + 1), documents.TEST_SEED_STEP):
+        messages = documents.gen_tools.tool_messages(random.Random(f"T9 {seed}"), held_out=True, calls=1)
+        oracles.tool(messages)
+        for kind, number in (("call", 2), ("use", 4)):
+            _, body, tail = form.parts(*messages[number])
+            yield {"task": "T9", "kind": kind, "seed": seed, "tokens": form.prompt(messages[:number]), "answer_tokens": body + tail}
+
+
+def json_records(corpus):
+    def make(seed):
+        messages = corpus.json_asker.messages(random.Random(f"T10 {seed}"), held_out=True, turns=1)
+        oracles.json_answers(messages)
+        answer = messages[-1][1]
+        if len(messages) == 2:
+            return {"task": "T10", "kind": "asked", "seed": seed, "messages": user(messages[0][1]), "answers": [answer]}
+        return {"task": "T10", "kind": "response format", "seed": seed, "tokens": corpus.chat_format.prompt(messages[:-1]), "answers": [answer]}
+
+    return list(unique(OBJECTS, make))
+
+
+def fact_table(corpus):
+    """The facts as a table from every wording, trained or held out, to its answer; and the trained wordings."""
+    table, trained = {}, set()
     for name, kind in corpus.chat.fact_kinds.items():
         for values in corpus.chat.facts[name]:
+            trained |= {gen_text.fill(question, values) for question in kind.questions}
             for question in kind.questions + kind.held_out:
                 answer = gen_text.fill(kind.answer, values)
                 assert table.setdefault(gen_text.fill(question, values), answer) == answer, (question, values)
     for kind in corpus.chat.talk_kinds.values():
+        trained |= set(kind.questions)
         for question in kind.questions + kind.held_out:
             assert table.setdefault(question, kind.answer) == kind.answer, question
-    trained = {gen_text.fill(q, v) for n, k in corpus.chat.fact_kinds.items() for v in corpus.chat.facts[n] for q in k.questions}
-    trained |= {q for k in corpus.chat.talk_kinds.values() for q in k.questions}
-    return lambda entry: [table[entry["messages"][0]["content"]]], trained
+    return table, trained
 
 
 def check(corpus, records):
-    answer_fact, trained = oracle_fact(corpus)
+    table, trained = fact_table(corpus)
     for entry in records["t1"]:
-        assert answer_fact(entry) == entry["answers"] and entry["messages"][0]["content"] not in trained, entry
+        if entry["kind"] == "facts":
+            question = entry["messages"][0]["content"]
+            assert [table[question]] == entry["answers"] and question not in trained, entry
+    for entry in records["t2"]:
+        assert all(name in entry["answers"][0] and name in entry["messages"][0]["content"] for name in entry.get("names", [])), entry
+        assert not any(name in entry["answers"][0].split() for name in entry.get("others", [])), entry
     for entry in records["t3"]:
-        assert oracle_sum(entry) == entry["answers"], entry
-    for entry in records["t4"] + records["t5"]:
-        assert oracle_retrieval(entry) == entry["answers"], entry["seed"]
-    for entry in records["t4"] + records["t5"]:
+        oracles.arithmetic(entry["messages"][0]["content"], entry["answers"][0])
+    for task, oracle in (("t4", oracles.needles), ("t5", oracles.lists), ("t6", oracles.registers), ("t7", oracles.passages), ("t8", oracles.hops)):
+        for entry in records[task]:
+            oracle(entry["messages"][0]["content"], entry["answers"])
+    for entry in records["t4"]:
         tokens = len(corpus.chat_format.prompt([("user", entry["messages"][0]["content"])]))
-        assert tokens < 8192 or entry["task"] == "T5", tokens
+        assert 0.9 < tokens / NEEDLES[entry["kind"]][1]["context"] < 1, tokens
+    for entry in records["t9"]:
+        assert entry["answer_tokens"][-1] == corpus.encoder.special("<|end_of_msg|>")
 
 
 def write(folder, records):
     folder.mkdir(exist_ok=True)
+    total = 0
     for name, entries in records.items():
-        text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+        text = "".join(json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n" for entry in entries)
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-        print(f"{name}: {len(entries)} entries, {sum(len(e['answers']) for e in entries)} answers, {len(text.encode()) / 1e3:.0f} kB")
+        total += len(text.encode())
+        print(f"{name}: {len(entries)} entries, {sum(len(e.get('answers', 'x')) for e in entries)} answers, {len(text.encode()) / 1e3:.0f} kB")
+    print(f"{total / 1e6:.2f} MB")
 
 
 def main():
     corpus = documents.load()
-    records = {"t1": list(fact_records(corpus)), "t3": list(sum_records()),
-               "t4": list(retrieval_records(corpus, "T4", T4_DOCUMENTS, NEEDLES)),
-               "t5": list(retrieval_records(corpus, "T5", T5_DOCUMENTS, LIST))}
+    records = {"t1": fact_records(corpus), "t2": story_records(corpus), "t3": sum_records(), "t4": list(needle_records(corpus)),
+               "t5": list(list_records(corpus)), **{task.lower(): list(written_records(corpus, task)) for task in WRITTEN},
+               "t9": list(tool_records(corpus)), "t10": json_records(corpus)}
     check(corpus, records)
     write(Path(__file__).resolve().parent.parent / "eval", records)
 
