@@ -563,7 +563,9 @@ def document(encoder, chat_format, turns):
             put([i], 1.0)
             gold[-1] = where[0] if where else -1
             at += len(piece)
-        put(chat_format.close["assistant"], 1.0)
+        first, *rest = chat_format.close["assistant"]
+        put([first], 1.0)
+        put(rest, 0.3)
     return np.array(tokens, np.int32), np.array(weights, np.float32), np.array(gold, np.int32), pictures
 
 
@@ -577,47 +579,58 @@ def grid(h, w, patches):
     return 2 * (block // bw) + q // 2, 2 * (block % bw) + q % 2
 
 
-def paint(f, row, col, texels, table):
-    """f [S, FLOATS]; row, col [S, L]; texels int32 RGBA, table [n, 3] -> 8-bit values [S, L, 3, 14, 14] as floats; black outside."""
+def ground(f, row, col):
+    """Where the samples lie, four to a pixel, and the background there: x, y, rgb [3, S, L, 784]."""
     import torch
-    S, L = row.shape
     k = torch.arange(14 * 14 * 4, device=f.device)
     sub, pix = k % 4, k // 4
     x = (col[..., None] * 14 + pix % 14 + 0.25 + 0.5 * (sub % 2)).float()
     y = (row[..., None] * 14 + pix // 14 + 0.25 + 0.5 * (sub // 2)).float()
     g = lambda i: f[:, i, None, None]
-    W, H = g(0), g(1)
-    u = (x / W - 0.5) * g(11) + (y / H - 0.5) * g(12)
+    u = (x / g(0) - 0.5) * g(11) + (y / g(1) - 0.5) * g(12)
     t = torch.where(g(4) > 0.5, 0.5 + 0.5 * torch.sin(u * g(13)), (u + 0.5).clamp(0, 1))
     n = torch.sin(x.floor() * 12.9898 + y.floor() * 78.233 + g(15)) * 437.585
     n = (n - n.floor() - 0.5) * 2 * g(14)
-    rgb = [g(5 + i) + (g(8 + i) - g(5 + i)) * t + n for i in range(3)]
+    return x, y, torch.stack([g(5 + i) + (g(8 + i) - g(5 + i)) * t + n for i in range(3)])
+
+
+def lay(rgb, x, y, f, texels, table):
+    """One sprite over what is there. f [S, SPRITE]."""
+    import torch
+    g = lambda i: f[:, i, None, None]
+    dx, dy = x - g(1), y - g(2)
+    u, v = dx * g(3) + dy * g(4), dx * g(5) + dy * g(6)
+    inside = ((u.abs() < 1) & (v.abs() < 1)).float()
+    tex = table[f[:, 0].long()]
+    start, tw, th = (tex[:, i, None, None] for i in range(3))
+    px = torch.minimum(((u + 1) * 0.5 * tw - 0.5).clamp(min=0), tw - 1.001)
+    py = torch.minimum(((v + 1) * 0.5 * th - 0.5).clamp(min=0), th - 1.001)
+    x0, y0 = px.floor(), py.floor()
+    fx, fy = px - x0, py - y0
+    i0 = start + y0.int() * tw + x0.int()
+    corners = ((texels[i0], (1 - fx) * (1 - fy)), (texels[i0 + 1], fx * (1 - fy)), (texels[i0 + tw], (1 - fx) * fy), (texels[i0 + tw + 1], fx * fy))
+    r, g_, b, alpha = (sum(((q >> (8 * i)) & 255).float() * w for q, w in corners) / 255 * inside for i in range(4))
+    tinted = g(10) > 0.5
+    over = [torch.where(tinted, alpha * g(7 + i), torch.minimum(c * g(7 + i), alpha)) for i, c in enumerate((r, g_, b))]
+    return rgb * (1 - alpha) + torch.stack(over)
+
+
+def develop(rgb, x, y, f):
+    """Samples -> 8-bit values [S, L, 3 * 14 * 14], black outside of the picture."""
+    g = lambda i: f[:, i, None, None]
+    S, L, _ = x.shape
+    v = (rgb.clamp(0, 1) * 255).view(3, S, L, 14 * 14, 4).mean(-1).round()
+    real = ((x < g(0)) & (y < g(1))).view(S, L, 14 * 14, 4)[..., 0]
+    return (v * real).permute(1, 2, 0, 3).reshape(S, L, 3 * 14 * 14)
+
+
+def paint(f, row, col, texels, table, fn=None):
+    """f [S, FLOATS]; row, col [S, L]; texels int32 RGBA, table [n, 3] -> 8-bit values [S, L, 588] as floats, in the order channel, row, column."""
+    first, over, last = (fn.ground, fn.lay, fn.develop) if fn else (ground, lay, develop)
+    x, y, rgb = first(f, row, col)
     for s in range(SPRITES):
-        at = HEAD + s * SPRITE
-        dx, dy = x - g(at + 1), y - g(at + 2)
-        u, v = dx * g(at + 3) + dy * g(at + 4), dx * g(at + 5) + dy * g(at + 6)
-        inside = (u.abs() < 1) & (v.abs() < 1)
-        tex = table[f[:, at].long()]
-        tw, th = tex[:, 1, None, None].float(), tex[:, 2, None, None].float()
-        px, py = ((u + 1) * 0.5 * tw - 0.5).clamp(min=0), ((v + 1) * 0.5 * th - 0.5).clamp(min=0)
-        px, py = torch.minimum(px, tw - 1.001), torch.minimum(py, th - 1.001)
-        x0, y0 = px.floor(), py.floor()
-        fx, fy = px - x0, py - y0
-        i0 = torch.where(inside, tex[:, 0, None, None] + (y0 * tw + x0).int(), 0)
-        down = tex[:, 1, None, None].int()
-        q = [texels[i0], texels[i0 + 1], texels[i0 + down], texels[i0 + down + 1]]
-        wt = [(1 - fx) * (1 - fy), fx * (1 - fy), (1 - fx) * fy, fx * fy]
-        ch = [sum(((b >> (8 * i)) & 255).float() * w for b, w in zip(q, wt)) / 255 * inside for i in range(4)]
-        tinted = g(at + 10) > 0.5
-        for i in range(3):
-            front = torch.where(tinted, ch[3] * g(at + 7 + i), torch.minimum(ch[i] * g(at + 7 + i), ch[3]))
-            rgb[i] = rgb[i] * (1 - ch[3]) + front
-    out = []
-    for c in rgb:
-        v = (c.clamp(0, 1) * 255).reshape(S, L, 14 * 14, 4).mean(-1).round()
-        real = (x < W) & (y < H)
-        out.append(v * real.reshape(S, L, 14 * 14, 4)[..., 0])
-    return torch.stack(out, 2).reshape(S, L, 3, 14, 14)
+        rgb = over(rgb, x, y, f[:, HEAD + s * SPRITE:HEAD + (s + 1) * SPRITE].contiguous(), texels, table)
+    return last(rgb, x, y, f)
 
 
 def textures(atlas, device):
@@ -632,7 +645,7 @@ def pixels(picture, tex):
     f = torch.from_numpy(picture.floats())[None]
     h, w = f[:, 2], f[:, 3]
     row, col = grid(h, w, picture.h * picture.w)
-    p = paint(f, row, col, *tex)[0].to(torch.uint8)
+    p = paint(f, row, col, *tex)[0].to(torch.uint8).view(-1, 3, 14, 14)
     out = torch.zeros(picture.h, picture.w, 3, 14, 14, dtype=torch.uint8)
     out[row[0].long(), col[0].long()] = p
     return out.permute(0, 3, 1, 4, 2).reshape(picture.h * 14, picture.w * 14, 3)[:picture.height, :picture.width].numpy()

@@ -595,24 +595,27 @@ class Model(nn.Module):
             out.append(tuple_type(tuple(d))(**d))
         top = types.SimpleNamespace(**{k: (rb(v) if v.ndim == 1 or v.shape[0] == 1 else v)
                                        for k, v in self.named_parameters(recurse=False)})
-        if self.c.vision:
-            v = {k: (rb(t) if t.ndim == 1 or k == "pos_emb" else t) for k, t in self.vision.named_parameters(recurse=False)}
-            v |= {k: [rb(t) if t.ndim == 1 else t for t in getattr(self.vision, k)] for k in BLOCK}
-            top.vision = types.SimpleNamespace(**v)
+        top.vision = self.eyes() if self.c.vision else None
         q = quant.fake_quant if self.quantise else (lambda t: t)
         experts = [q(w) for w in (self.w1, self.w3, self.w2)]
         if self.expert_order is not None:
             experts = [w.index_select(1, self.expert_order) for w in experts]
         return out, top, *(w.unbind() for w in experts)
 
+    def eyes(self):
+        """The tower and projector with the same rounding."""
+        rb = (lambda t: t.to(torch.bfloat16).float()) if self.dt == torch.bfloat16 else (lambda t: t)
+        v = {k: (rb(t) if t.ndim == 1 or k == "pos_emb" else t) for k, t in self.vision.named_parameters(recurse=False)}
+        return types.SimpleNamespace(**v | {k: [rb(t) if t.ndim == 1 else t for t in getattr(self.vision, k)] for k in BLOCK})
+
     def see(self, pictures, trace=None):
         """List of uint8 [H, W, 3] canvases -> the features of all of them, one after another [tokens, hidden]."""
-        dev, top, out = self.embed.device, self.parts()[1], []
+        dev, eyes, out = self.embed.device, self.eyes(), []
         ft = torch.float64 if self.dt == torch.float64 else torch.float32
         for pixels in pictures:
             x, row, col, (h, w) = patches(pixels, self.c.patch)
             n = lambda v: torch.tensor([v], dtype=ft, device=dev)
-            f = tower(x[None].to(ft).to(dev), row[None].to(dev, ft), col[None].to(dev, ft), n(h), n(w), n(h * w), top.vision, self.c, self.dt, trace)
+            f = tower(x[None].to(ft).to(dev), row[None].to(dev, ft), col[None].to(dev, ft), n(h), n(w), n(h * w), eyes, self.c, self.dt, trace)
             out.append(f[0])
         return torch.cat(out)
 
