@@ -32,10 +32,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NT = 20                                 # T1..T10 at 1..10, V1..V7 at 11..17
 TASKS = {i: f"T{i}" for i in range(1, 11)} | {10 + i: f"V{i}" for i in range(1, 8)}
 COPYING = (4, 5, 7, 8)                  # only tokens with a gold position count as answers
-TASK_WEIGHT = [1.0, 1.0, 1.6, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.7, 0.7] + [1.0] * (NT - 11)
+TASK_WEIGHT = [1.0, 1.0, 1.6, 2.0, 1.0, 1.0, 4.0, 1.0, 1.0, 0.7, 1.0] + [1.0] * (NT - 11)
+GOLD_WEIGHT = [1.0] * 7 + [0.2, 4.0] + [1.0] * (NT - 9)        # a passage has many copied tokens, an answer of two hops one
 TEXT = ((1, 2, 3, 9, 10), (0.34, 0.30, 0.24, 0.05, 0.07))
 RETRIEVAL = ((4, 5, 6, 7, 8), (0.25, 0.20, 0.25, 0.15, 0.15))
 VISION = ((11, 12, 13, 14, 15, 16, 17), (0.24, 0.21, 0.17, 0.17, 0.07, 0.07, 0.07))
+LONG_VISION = (VISION[0], (0.15, 0.12, 0.1, 0.1, 0.05, 0.05, 0.43))
 PRETRAIN = ((11, 12, 13, 14, 15, 16), (0.32, 0.18, 0.18, 0.16, 0.08, 0.08))
 SMALL, BIG = 16, 64                     # tokens of a picture that fit a slot of each kind
 
@@ -109,7 +111,8 @@ class Rows:
             fit = (most - 64 - 20 * q) // 8
             if fit < 9:
                 return None
-            d = self.document("T6", test, assignments=int(r.integers(8, fit + 1)), questions=q)
+            n = int(r.integers(8, fit + 1)) if r.random() < 0.5 else int(8 * (fit / 8) ** r.random())
+            d = self.document("T6", test, assignments=n, questions=q)
         elif t in (7, 8):
             q = min(q, 4 if t == 7 else 8)
             if most < 200 + 52 * q:
@@ -134,7 +137,7 @@ class Rows:
             n += len(self.corpus.encoder.encode(story)) + 1
         return "\n".join(out)
 
-    def vision(self, room, test, slots, share=VISION, **more):
+    def vision(self, room, test, slots, share, **more):
         """A document with pictures for the slots that are left, or None."""
         t = self.choose(share)
         big = slots.left(BIG) > 0 and (slots.left(SMALL) == 0 or self.rng.random() < slots.size[BIG] / (slots.size[SMALL] + slots.size[BIG]))
@@ -158,7 +161,7 @@ class Rows:
             if kind == "ret" and misses < 3:
                 got = self.retrieval(room, test, T)
             elif kind == "vis" and misses < 3 and room > 60:
-                got = self.vision(room, test, slots, **more)
+                got = self.vision(room, test, slots, VISION if T < 4096 else LONG_VISION, **more)
             else:
                 got = self.text(room, test)
             if got is None:
@@ -209,13 +212,10 @@ def worker(index, seed, docs, corpus, kinds, queues, active, cut, stop):
             continue
         live.sort(key=lambda i: queues[i].qsize() / active[i])
         i = live[0]
-        batch = rows.batch(kinds[i])
-        while not stop.value:
-            try:
-                queues[i].put(batch, timeout=1.0)
-                break
-            except queue.Full:
-                pass
+        try:
+            queues[i].put(rows.batch(kinds[i]), timeout=0.5)        # dropped if full: to wait longer could starve another kind
+        except queue.Full:
+            pass
 
 
 # ------------------------------------------------------------------------------------------------ optimiser
@@ -438,7 +438,7 @@ class Step:
         if self.order is not None:
             loss = 0.3 * (mean(wt) + mean(w * seen))
         else:
-            loss = mean(wt) + s.coef[0] * mean(is_gold) + mean(w * seen) \
+            loss = mean(wt) + s.coef[0] * mean(is_gold * s.gold_weight[tk]) + mean(w * seen) \
                 + (losses[:, 0] * s.coef[1:4] + losses[:, 1] * s.coef[4:7] + losses[:, 2] * s.coef[7]).sum()
             if features:
                 loss = loss + s.coef[9] * self.looks(features)
@@ -492,6 +492,7 @@ class Shared:
         self.look_stats = torch.zeros(len(LOOKS), 3, device=device)
         self.look_weight = torch.tensor(LOOK_WEIGHT, device=device)
         self.task_weight = torch.tensor(TASK_WEIGHT, device=device)
+        self.gold_weight = torch.tensor(GOLD_WEIGHT, device=device)
         self.copying = torch.tensor([t in COPYING for t in range(NT)], device=device)
         self.silence = torch.tensor(model.c.eos, device=device)
         # 0 copied tokens, 1-3 gold attention of the MLA layers, 4-6 gold index, 7 KL, 8 router bias step, 9 losses on pictures
@@ -624,8 +625,8 @@ class Feed:
 
 EMBEDDED = 0.15                         # size of the entries of the embedding table, and so of the features of pictures at the start
 # (B, T, rows of retrieval, rows with pictures, sparse, (small pictures, big ones))
-KINDS = [(0, 0, 0, 0, True, (384, 48)), (16, 1024, 8, 0, True, (0, 0)), (4, 4096, 3, 0, True, (0, 0)), (16, 1024, 5, 6, True, (80, 16)),
-         (4, 4096, 2, 1, True, (24, 8)), (2, 8192, 2, 0, True, (0, 0)), (16, 1024, 6, 5, True, (64, 12))]
+KINDS = [(0, 0, 0, 0, True, (384, 48)), (16, 1024, 8, 0, True, (0, 0)), (4, 4096, 3, 0, True, (0, 0)), (16, 1024, 6, 5, True, (80, 16)),
+         (4, 4096, 2, 1, True, (80, 16)), (2, 8192, 2, 0, True, (0, 0)), (16, 1024, 6, 5, True, (80, 16))]
 TINY = [(0, 0, 0, 0, True, (4, 1)), (2, 256, 1, 0, True, (0, 0)), (1, 512, 1, 0, True, (0, 0)), (3, 512, 1, 1, True, (5, 2)),
         (2, 512, 1, 1, True, (5, 2)), (1, 512, 1, 0, True, (0, 0)), (3, 512, 1, 1, True, (5, 2))]
 WRONG_EXPERTS = 6                       # the kind whose experts are rotated
@@ -638,10 +639,10 @@ def plan(stage, fr):
     if stage == "T":                    # text alone
         return [0, 5, 1, 0, 0, 0, 0], 1.0, 0.4, 1.0, 0.0
     if stage == "J":                    # both
-        lr = 1.0 if fr < 0.6 else 1.0 - (fr - 0.6) * 1.25
-        return [0, 0, 0, 6, 1, 0.3 if fr > 0.5 else 0, 0.5 if fr > 0.7 else 0], lr, 0.25, 1.0, 0.3
+        lr = 1.0 if fr < 0.7 else 1.0 - (fr - 0.7) / 0.6
+        return [0, 0, 0, 5, 1, 0, 0], lr, 0.25, 1.0, 0.3
     if stage == "E":                    # to the end: learning rate to zero, silent with the experts of others
-        return [0, 0, 0, 5, 1, 0.3, 1.5], 0.5 * max(0.02, min(1.0, 1.1 * (1 - fr))), 0.1, 0.3, 0.1
+        return [0, 0, 0, 5, 1.5, 0, 1.5], 0.5 * max(0.02, min(1.0, 1.1 * (1 - fr))), 0.1, 0.3, 0.1
     raise ValueError(stage)
 
 
@@ -651,8 +652,9 @@ def train(a, docs, corpus):
     kinds = TINY if a.smoke else KINDS
     feed = Feed(docs, corpus, kinds, a.workers, a.seed * 10 + rank)
     if world > 1:
-        torch.cuda.set_device(rank)
-        torch.distributed.init_process_group("nccl")
+        if dev == "cuda":
+            torch.cuda.set_device(rank)
+        torch.distributed.init_process_group("nccl" if dev == "cuda" else "gloo")
     torch.manual_seed(a.seed)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
