@@ -14,6 +14,9 @@
 #include "kernels/expert_linear/expert_linear.h"
 #include "kernels/expert_plan/expert_plan.h"
 #include "kernels/gated_norm/gated_norm.h"
+#include "kernels/gather_rows/gather_rows.h"
+#include "kernels/gelu/gelu.h"
+#include "kernels/grid_embedding/grid_embedding.h"
 #include "kernels/head_linear/head_linear.h"
 #include "kernels/index_scores/index_scores.h"
 #include "kernels/kda/kda.h"
@@ -21,12 +24,15 @@
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/linear/linear.h"
 #include "kernels/mxfp4_linear/mxfp4_linear.h"
+#include "kernels/place_rows/place_rows.h"
 #include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rope_2d/rope_2d.h"
 #include "kernels/router/router.h"
 #include "kernels/short_conv/short_conv.h"
 #include "kernels/sigmoid_gate/sigmoid_gate.h"
 #include "kernels/sparse_attention/sparse_attention.h"
 #include "kernels/top_k/top_k.h"
+#include "kernels/vision_attention/vision_attention.h"
 
 // Every operator with its arguments, and those that have a SIMD version.
 #define DSA_FOR_EACH_PLAIN_KERNEL(X) \
@@ -36,25 +42,31 @@
   X(router, RouterArgs)              \
   X(expert_plan, ExpertPlanArgs)     \
   X(expert_gather, ExpertGatherArgs) \
-  X(append_rows, AppendRowsArgs)
-#define DSA_FOR_EACH_SIMD_KERNEL(X)    \
-  X(rms_norm, RmsNormArgs)             \
-  X(linear, LinearArgs)                \
-  X(expert_linear, ExpertLinearArgs)   \
-  X(mxfp4_linear, Mxfp4LinearArgs)     \
-  X(head_linear, HeadLinearArgs)       \
-  X(activation, ActivationArgs)        \
-  X(sigmoid_gate, SigmoidGateArgs)     \
-  X(attn_residual, AttnResidualArgs)   \
-  X(expert_combine, ExpertCombineArgs) \
-  X(short_conv, ShortConvArgs)         \
-  X(kda_gate, KdaGateArgs)             \
-  X(kda_step, KdaArgs)                 \
-  X(kda_chunk, KdaArgs)                \
-  X(gated_norm, GatedNormArgs)         \
-  X(index_scores, IndexScoresArgs)     \
-  X(top_k, TopKArgs)                   \
-  X(sparse_attention, SparseAttentionArgs)
+  X(append_rows, AppendRowsArgs)     \
+  X(place_rows, PlaceRowsArgs)       \
+  X(gather_rows, GatherRowsArgs)     \
+  X(grid_embedding, GridEmbeddingArgs)
+#define DSA_FOR_EACH_SIMD_KERNEL(X)        \
+  X(rms_norm, RmsNormArgs)                 \
+  X(linear, LinearArgs)                    \
+  X(expert_linear, ExpertLinearArgs)       \
+  X(mxfp4_linear, Mxfp4LinearArgs)         \
+  X(head_linear, HeadLinearArgs)           \
+  X(activation, ActivationArgs)            \
+  X(sigmoid_gate, SigmoidGateArgs)         \
+  X(attn_residual, AttnResidualArgs)       \
+  X(expert_combine, ExpertCombineArgs)     \
+  X(short_conv, ShortConvArgs)             \
+  X(kda_gate, KdaGateArgs)                 \
+  X(kda_step, KdaArgs)                     \
+  X(kda_chunk, KdaArgs)                    \
+  X(gated_norm, GatedNormArgs)             \
+  X(index_scores, IndexScoresArgs)         \
+  X(top_k, TopKArgs)                       \
+  X(sparse_attention, SparseAttentionArgs) \
+  X(gelu, GeluArgs)                        \
+  X(rope_2d, Rope2dArgs)                   \
+  X(vision_attention, VisionAttentionArgs)
 #define DSA_FOR_EACH_KERNEL(X) \
   DSA_FOR_EACH_PLAIN_KERNEL(X) \
   DSA_FOR_EACH_SIMD_KERNEL(X)

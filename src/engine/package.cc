@@ -78,7 +78,7 @@ Result<std::shared_ptr<const Package>> Package::open(std::shared_ptr<Runtime> ru
   limits.python_numbers = true;
   DSA_ASSIGN(Json config, read_json_file(config_path, limits));
   const JsonRelease release(config);
-  DSA_ASSIGN(package->config_, parse_model_config(config, config_path));
+  DSA_ASSIGN(package->config_, parse_model_config(config, config_path, folder));
   if (config.is_object()) collect_meta(config, "", 0, package->meta_);
   DSA_ASSIGN(package->checkpoint_, Checkpoint::open(folder));
   package->content_id_ = content_id_of(config.dump(), *package->checkpoint_);

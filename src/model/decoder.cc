@@ -54,7 +54,10 @@ Decoder::Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<cons
       options_(options),
       layout_(state_layout_of(*config_, *weights_)),
       activations_(
-          std::make_unique<Activations>(*config_, options.max_step_tokens, options.max_step_sequences)) {}
+          std::make_unique<Activations>(*config_, options.max_step_tokens, options.max_step_sequences)) {
+  if (config_->vision.layers > 0)
+    vision_ = std::make_unique<VisionTower>(*config_, weights_->vision, backend_);
+}
 
 Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
   Activations& a = *activations_;
@@ -67,12 +70,13 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
       if (s.tokens[t] < 0 || s.tokens[t] >= config_->vocab)
         return error(Code::argument, "token ", s.tokens[t], " is not in the vocabulary of ", config_->vocab)
             .with_fix(Fix::input);
-  batch_.set(plan);
+  batch_.set(plan, config_->hidden);
   a.set_tokens(batch_.tokens);
   Step s(backend_, pool, batch_, a);
 
   AttnResiduals residuals(s, config_->residual_block, config_->norm_eps);
   ops::embedding(s, weights_->embedding, a.running);  // [tokens, hidden]
+  ops::place_rows(s, a.running);                      // where features of pictures stand in for tokens
   for (size_t l = 0; l < weights_->layers.size(); ++l) layer(s, weights_->layers[l], int(l), residuals);
   output(s, residuals);
   return a.logits.first(int64_t(batch_.logit_rows.size()));

@@ -5,6 +5,7 @@
 
 #include "model/blocks.h"
 #include "model/language_model.h"
+#include "model/vision.h"
 #include "model/weights.h"
 
 namespace dsa {
@@ -19,6 +20,7 @@ class Decoder final : public LanguageModel {
   int max_step_tokens() const override { return options_.max_step_tokens; }
   int max_step_sequences() const override { return options_.max_step_sequences; }
   uint64_t host_bytes() const override { return activations_->bytes() + weights_->converted_bytes; }
+  VisionTower* vision() override { return vision_.get(); }
   Result<Tensor> run(const StepPlan& plan, const PagePool& pool) override;
 
   // Called by each step for each latent attention layer, on the thread that runs the step. Empty: nobody
@@ -37,6 +39,7 @@ class Decoder final : public LanguageModel {
   StateLayout layout_;
   SelectionObserver observer_;
   std::unique_ptr<Activations> activations_;
+  std::unique_ptr<VisionTower> vision_;
   Batch batch_;
 };
 

@@ -16,7 +16,8 @@ const Family* find_family(const std::string& architecture) {
   return nullptr;
 }
 
-Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, const std::string& where) {
+Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, const std::string& where,
+                                                              const std::string& folder) {
   if (!json.is_object()) return error(Code::model, where, ": expected an object");
   const JsonFields fields(json, where);
   DSA_ASSIGN(const std::vector<std::string> architectures, fields.strings("architectures"));
@@ -33,6 +34,13 @@ Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, 
   config->family = family->name;
   config->architecture = architectures[0];
   DSA_TRY(family->parse(fields, *config));
+  if (config->vision.layers > 0) {
+    const std::string path = join_path(folder, "preprocessor_config.json");
+    DSA_ASSIGN(Json preprocessor, read_json_file(path, {.python_numbers = true}));
+    const JsonRelease release(preprocessor);
+    if (!preprocessor.is_object()) return error(Code::model, path, ": expected an object");
+    DSA_TRY(family->parse_preprocessor(JsonFields(preprocessor, path), *config));
+  }
   return std::shared_ptr<const ModelConfig>(std::move(config));
 }
 

@@ -43,6 +43,21 @@ struct MoeConfig {
   float scale = 1;
 };
 
+// Pictures: a tower of `layers` blocks over patches, and a projector that makes a token of merge x merge of them.
+struct VisionConfig {
+  int layers = 0, hidden = 0, heads = 0, head_dim = 0, mlp_dim = 0;  // layers 0: the model reads text only
+  int table_rows = 0, table_columns = 0;                             // of the learned positions
+  float norm_eps = 0, projector_eps = 0;
+
+  // How a picture becomes patches.
+  int patch = 0, merge = 0;             // pixels of a side; patches of a side of a token
+  int patch_limit = 0, side_limit = 0;  // patches of a picture, and along one side, before padding
+  float mean[3] = {}, std[3] = {};      // of pixel values in [0, 1]
+
+  int patch_values() const { return 3 * patch * patch; }
+  int merged() const { return merge * merge * hidden; }  // values that become one token
+};
+
 struct LayerConfig {
   AttentionKind attention = AttentionKind::kda;
   bool indexer = false;
@@ -61,6 +76,7 @@ struct ModelConfig {
   IndexerConfig indexer;
   MlpConfig mlp;
   MoeConfig moe;
+  VisionConfig vision;
   std::string tensor_prefix;  // "language_model."
   std::vector<int32_t> eos_tokens;
 
@@ -68,7 +84,9 @@ struct ModelConfig {
   uint64_t parameters = 0, active_parameters = 0;
 };
 
-// Dispatches on the outer architecture; a family or key that we do not know is a typed error that names it.
-Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& config, const std::string& where);
+// Dispatches on the outer architecture; a family or key that we do not know is a typed error that names it. `folder`
+// is where a model that reads pictures has its preprocessor_config.json.
+Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& config, const std::string& where,
+                                                              const std::string& folder = ".");
 
 }  // namespace dsa

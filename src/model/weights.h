@@ -80,10 +80,25 @@ struct LayerWeights {
   int index_layer = 0;  // among the layers with index keys
 };
 
+struct VisionBlockWeights {
+  Tensor norm0, norm1;  // [hidden] f32
+  Tensor qkv, o;        // [3 * heads * dim, hidden], [hidden, heads * dim]
+  Tensor fc0, fc1;      // [mlp_dim, hidden], [hidden, mlp_dim]
+};
+
+struct VisionWeights {
+  Tensor patch;      // [hidden, 3 * patch * patch]
+  Tensor positions;  // [rows, columns, hidden]
+  std::vector<VisionBlockWeights> blocks;
+  Tensor final_norm;          // [hidden] f32
+  Tensor proj0, proj2, post;  // [merged, merged], [text hidden, merged], [text hidden] f32
+};
+
 struct DecoderWeights {
   Tensor embedding, head;         // [vocab, hidden]
   Tensor output_mix, final_norm;  // [hidden] f32
   std::vector<LayerWeights> layers;
+  VisionWeights vision;
   std::deque<std::vector<float>> converted;  // small tensors as f32; owns what the views above do not
   std::deque<std::vector<uint8_t>> realigned;
   uint64_t converted_bytes = 0;
@@ -95,6 +110,9 @@ class WeightLoader {
  public:
   WeightLoader(const Checkpoint& checkpoint, std::string prefix, DecoderWeights& owner)
       : checkpoint_(checkpoint), prefix_(std::move(prefix)), owner_(owner) {}
+
+  // The same with another prefix.
+  WeightLoader with_prefix(std::string prefix) const { return {checkpoint_, std::move(prefix), owner_}; }
 
   bool has(const std::string& name) const { return checkpoint_.find(prefix_ + name) != nullptr; }
   // A bf16 or f32 matrix as it lies in the file.

@@ -230,4 +230,58 @@ void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, Pag
   s.kernels().sparse_attention(args, s.queue());
 }
 
+void place_rows(Step& s, Tensor y) {
+  const std::vector<PlacedRun>& runs = s.batch().placed;
+  DSA_ASSERT(y.dim[0] == s.tokens() && y.is_dense());
+  const PlaceRowsArgs args{runs.data(), y.f32(), int(runs.size()), dim(y, 1)};
+  s.kernels().place_rows(args, s.queue());
+}
+
+void gelu(Step& s, GeluKind kind, const Tensor& x, Tensor y) {
+  DSA_ASSERT(same_shape(x, y) && x.is_dense() && y.is_dense());
+  const GeluArgs args{x.f32(), y.f32(), x.count(), kind};
+  s.kernels().gelu(args, s.queue());
+}
+
+void gather_rows(Step& s, const Tensor& x, const Tensor& rows, Tensor y) {
+  DSA_ASSERT(rows.dim[0] == y.dim[0] && x.dim[1] == y.dim[1] && x.is_dense() && y.is_dense());
+  const GatherRowsArgs args{x.f32(), rows.i32(), y.f32(), y.dim[0], dim(y, 1)};
+  s.kernels().gather_rows(args, s.queue());
+}
+
+void grid_embedding(Step& s, const Tensor& table, std::span<const Grid> grids, Tensor x) {
+  DSA_ASSERT(table.rank == 3 && table.dim[2] == x.dim[1] && table.is_dense() && x.is_dense());
+  const GridEmbeddingArgs args{table.data,        table.dtype,   grids.data(),  x.f32(),
+                               int(grids.size()), dim(table, 0), dim(table, 1), dim(table, 2)};
+  s.kernels().grid_embedding(args, s.queue());
+}
+
+void rope_2d(Step& s, Tensor x, const Tensor& rows, const Tensor& columns, const Tensor& turns) {
+  DSA_ASSERT(x.rank == 3 && x.dim[2] % 4 == 0 && x.dim[2] <= kRope2dDimMax && x.stride[1] == x.dim[2]);
+  DSA_ASSERT(rows.dim[0] == x.dim[0] && columns.dim[0] == x.dim[0] && turns.dim[1] == x.dim[2] / 2);
+  const Rope2dArgs args{x.f32(),     rows.i32(), columns.i32(), turns.f32(),
+                        x.stride[0], dim(x, 0),  dim(x, 1),     dim(x, 2)};
+  s.kernels().rope_2d(args, s.queue());
+}
+
+void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v,
+                      std::span<const VisionAttentionRun> runs, float scale, Tensor o) {
+  DSA_ASSERT(q.rank == 3 && same_shape(k, v) && same_shape(q, o) && k.stride[0] == v.stride[0]);
+  DSA_ASSERT(q.dim[2] <= kVisionHeadDimMax && q.stride[1] == q.dim[2] && k.stride[1] == q.dim[2] &&
+             v.stride[1] == q.dim[2] && o.stride[1] == q.dim[2]);
+  const VisionAttentionArgs args{.q = q.f32(),
+                                 .k = k.f32(),
+                                 .v = v.f32(),
+                                 .runs = runs.data(),
+                                 .o = o.f32(),
+                                 .q_stride = q.stride[0],
+                                 .kv_stride = k.stride[0],
+                                 .o_stride = o.stride[0],
+                                 .num_runs = int(runs.size()),
+                                 .heads = dim(q, 1),
+                                 .dim = dim(q, 2),
+                                 .scale = scale};
+  s.kernels().vision_attention(args, s.queue());
+}
+
 }  // namespace dsa::ops

@@ -2,6 +2,8 @@
 // kernel. The formulas stand in kernels/<operator>/<operator>.h. The last tensor is the output.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel_table.h"
 #include "ops/step.h"
 
@@ -47,5 +49,17 @@ void top_k(Step& s, const Tensor& scores, int first, Tensor selected);  // [rows
 // `selected` null: every visible position.
 void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, PagedRows latents,
                       const Tensor& selected, float scale, Tensor o);  // [tokens, heads, latent]
+
+// Puts the placed rows of the step over its embeddings.
+void place_rows(Step& s, Tensor y);  // [tokens, dim]
+
+void gelu(Step& s, GeluKind kind, const Tensor& x, Tensor y);
+void gather_rows(Step& s, const Tensor& x, const Tensor& rows, Tensor y);  // [rows, dim]
+// Adds to the cells of each grid their place in `table`, [rows, columns, dim].
+void grid_embedding(Step& s, const Tensor& table, std::span<const Grid> grids, Tensor x);  // [cells, dim]
+void rope_2d(Step& s, Tensor x, const Tensor& rows, const Tensor& columns, const Tensor& turns);
+void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v,
+                      std::span<const VisionAttentionRun> runs, float scale,
+                      Tensor o);  // [queries, heads, dim]
 
 }  // namespace dsa::ops

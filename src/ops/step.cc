@@ -4,7 +4,7 @@
 
 namespace dsa {
 
-void Batch::set(const StepPlan& plan) {
+void Batch::set(const StepPlan& plan, int hidden) {
   tokens = plan.tokens();
   sequences = int(plan.sequences.size());
   max_pages = 0;
@@ -17,12 +17,19 @@ void Batch::set(const StepPlan& plan) {
   sequence_of.clear();
   logit_rows.clear();
   states.clear();
+  placed.clear();
   row_begin.assign(1, 0);
   block_tables.assign(size_t(sequences) * size_t(max_pages), 0);
   for (int i = 0; i < sequences; ++i) {
     const SequenceStep& s = plan.sequences[size_t(i)];
     std::copy(s.state->pages().begin(), s.state->pages().end(),
               block_tables.begin() + int64_t(i) * max_pages);
+    const int begin = s.state->length(), row = int(token_ids.size());
+    for (const PlacedRows& p : s.placed) {
+      const int from = std::max(p.first, begin), to = std::min(p.first + p.count, begin + s.count);
+      if (from < to)
+        placed.push_back({p.rows + int64_t(from - p.first) * hidden, row + from - begin, to - from});
+    }
     for (int t = 0; t < s.count; ++t) {
       token_ids.push_back(s.tokens[t]);
       positions.push_back(s.state->length() + t);

@@ -22,8 +22,10 @@ struct Batch {
   std::vector<int32_t> block_tables;                                // [sequences, max_pages]
   std::vector<int32_t> logit_rows;                                  // rows whose logits are wanted
   std::vector<SequenceState*> states;                               // [sequences]
+  std::vector<PlacedRun> placed;                                    // where rows stand in for embeddings
 
-  void set(const StepPlan& plan);
+  // `hidden`: floats of a placed row.
+  void set(const StepPlan& plan, int hidden);
 };
 
 class Step {
@@ -31,30 +33,32 @@ class Step {
   Step(Backend& backend, const PagePool& pool, const Batch& batch, Activations& activations)
       : kernels_(backend.kernels()),
         queue_(backend.queue()),
-        pool_(pool),
-        batch_(batch),
-        activations_(activations) {}
+        pool_(&pool),
+        batch_(&batch),
+        activations_(&activations) {}
+  // A pass without sequences: operators that ask for the batch or its pages have nothing to do here.
+  explicit Step(Backend& backend) : kernels_(backend.kernels()), queue_(backend.queue()) {}
 
   const KernelTable& kernels() const { return kernels_; }
   Queue& queue() { return queue_; }
-  const Batch& batch() const { return batch_; }
-  Activations& activations() { return activations_; }
-  int tokens() const { return batch_.tokens; }
+  const Batch& batch() const { return DSA_ASSERT(batch_), *batch_; }
+  Activations& activations() { return DSA_ASSERT(activations_), *activations_; }
+  int tokens() const { return batch().tokens; }
 
   // The paged rows of one layer.
   PagedRows latents(int layer) const {
-    return pool_.latents(layer, batch_.block_tables.data(), batch_.max_pages);
+    return pool_->latents(layer, batch().block_tables.data(), batch().max_pages);
   }
   PagedRows index_keys(int layer) const {
-    return pool_.index_keys(layer, batch_.block_tables.data(), batch_.max_pages);
+    return pool_->index_keys(layer, batch().block_tables.data(), batch().max_pages);
   }
 
  private:
   const KernelTable& kernels_;
   Queue& queue_;
-  const PagePool& pool_;
-  const Batch& batch_;
-  Activations& activations_;
+  const PagePool* pool_ = nullptr;
+  const Batch* batch_ = nullptr;
+  Activations* activations_ = nullptr;
 };
 
 }  // namespace dsa

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
@@ -335,5 +336,44 @@ TEST_SUITE("engine/failure") {
     }
     CHECK(counts[1] - counts[0] <
           20);  // a thousand tokens more: the text that nobody reads grows a few times
+  }
+
+  TEST_CASE("a decode step of a real model allocates nothing") {
+    const char* folder = DSA_SOURCE_DIR "/tests/golden/kimi_k31/model-mxfp4";
+    dsa_runtime* runtime = nullptr;
+    dsa_model* model = nullptr;
+    REQUIRE(dsa_runtime_create(nullptr, &runtime) == DSA_OK);
+    REQUIRE(dsa_model_load_path(runtime, folder, nullptr, nullptr, &model) == DSA_OK);
+    const dsa_token tokens[] = {5, 17, 300, 2}, end = 370;
+    const float never = -INFINITY;
+    dsa_sampling sampling = DSA_SAMPLING_INIT;
+    sampling.temperature = 0;
+    sampling.num_bias = 1;
+    sampling.bias_tokens = &end;
+    sampling.bias_values = &never;
+    dsa_run_options options = DSA_INIT(dsa_run_options);
+    options.sampling = &sampling;
+    int64_t counts[3];
+    for (const int i : {0, 1, 2}) {  // the first one only warms up
+      dsa_session* session = nullptr;
+      dsa_prompt* prompt = nullptr;
+      dsa_run* run = nullptr;
+      REQUIRE(dsa_session_create(model, nullptr, &session) == DSA_OK);
+      REQUIRE(dsa_prompt_create(runtime, &prompt) == DSA_OK);
+      REQUIRE(dsa_prompt_tokens(prompt, tokens, 4) == DSA_OK);
+      options.max_tokens = i == 1 ? 20 : 520;
+      FailNth fail(INT64_MAX);
+      REQUIRE(dsa_run_start(session, prompt, &options, &run) == DSA_OK);
+      dsa_result result = DSA_INIT(dsa_result);
+      while (dsa_run_get_result(run, &result) == DSA_PENDING) std::this_thread::yield();
+      CHECK(result.finish == DSA_FINISH_LENGTH);
+      counts[i] = allocations;
+      dsa_run_release(run);
+      dsa_prompt_release(prompt);
+      dsa_session_release(session);
+    }
+    CHECK(counts[2] - counts[1] < 10);  // 500 tokens and 8 pages more: the lists of pages grow a few times
+    dsa_model_release(model);
+    dsa_runtime_release(runtime);
   }
 }

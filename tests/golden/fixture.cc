@@ -74,7 +74,7 @@ Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& op
   LoadedModel model;
   const std::string config_path = join_path(folder, "config.json");
   DSA_ASSIGN(const Json json, read_json_file(config_path, {.python_numbers = true}));
-  DSA_ASSIGN(auto config, parse_model_config(json, config_path));
+  DSA_ASSIGN(auto config, parse_model_config(json, config_path, folder));
   DSA_ASSIGN(auto checkpoint, Checkpoint::open(folder));
   DSA_ASSIGN(model.backend, create_cpu_backend(threads));
   DSA_ASSIGN(model.decoder, load_decoder(config, checkpoint, *model.backend, options, {}));

@@ -11,10 +11,17 @@ struct Family {
   const char* name;
   std::vector<std::string> architectures;
   Status (*parse)(const JsonFields& config, ModelConfig& out);
+  // Called if the config has a vision part.
+  Status (*parse_preprocessor)(const JsonFields& preprocessor, ModelConfig& out);
   Status (*load)(WeightLoader& loader, const ModelConfig& config, DecoderWeights& out);
 };
 
 const Family& kimi_k3_family();
+
+// The vision part of the Kimi families: config.json, preprocessor_config.json, weights. Parameters are added up.
+Status parse_kimi_vision(const JsonFields& config, ModelConfig& out);
+Status parse_kimi_preprocessor(const JsonFields& preprocessor, ModelConfig& out);
+Status load_kimi_vision(const WeightLoader& loader, const ModelConfig& config, VisionWeights& out);
 
 const std::vector<const Family*>& families();
 // Null if no family owns the architecture.

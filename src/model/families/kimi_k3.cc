@@ -196,7 +196,7 @@ Status parse(const JsonFields& config, ModelConfig& out) {
     }
   out.tensor_prefix = "language_model.";
   count_parameters(out);
-  return Status::ok();
+  return config.has("vision_config") ? parse_kimi_vision(config, out) : Status::ok();
 }
 
 Status load_kda(WeightLoader& loader, const std::string& layer, const ModelConfig& c, KdaWeights& out) {
@@ -332,14 +332,18 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
     else
       DSA_TRY(load_mlp(loader, layer + "mlp.", hidden, c.mlp.dim, w.mlp));
   }
-  return Status::ok();
+  return c.vision.layers > 0 ? load_kimi_vision(loader, c, out.vision) : Status::ok();
 }
 
 }  // namespace
 
 const Family& kimi_k3_family() {
-  static const Family& family = *new Family{
-      "kimi_k3", {"KimiK3ForConditionalGeneration", "KimiK31ForConditionalGeneration"}, parse, load};
+  static const Family& family =
+      *new Family{"kimi_k3",
+                  {"KimiK3ForConditionalGeneration", "KimiK31ForConditionalGeneration"},
+                  parse,
+                  parse_kimi_preprocessor,
+                  load};
   return family;
 }
 

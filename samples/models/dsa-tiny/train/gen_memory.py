@@ -168,7 +168,7 @@ class HopWriter:
         is a mixture in training and "place" in tests."""
         room = max(60, context - 40 - 21 * questions)
         people_count = int(min(len(self.names), max(3, rng.integers(3, 5 + room // 40))))
-        object_count = int(min(len(self.objects), max(2, rng.integers(2, 4 + room // 30))))
+        object_count = int(min(len(self.objects), max(2, questions, rng.integers(2, 4 + room // 30))))
         people = [self.names[i] for i in rng.permutation(len(self.names))[:people_count]]
         objects = [self.objects[i] for i in rng.permutation(len(self.objects))[:object_count]]
         places = [HOP_PLACES[i] for i in rng.integers(0, len(HOP_PLACES), people_count)]

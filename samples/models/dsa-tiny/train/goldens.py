@@ -11,7 +11,7 @@ import os
 import torch
 
 import documents
-import evaluate
+import scoring
 import model as M
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,13 +26,13 @@ def candidates(corpus):
     yield "sum", user("What is 47 plus 38?"), "47 + 38 = 85.", 40
     yield "difference", user("83 - 47"), "83 - 47 = 36.", 40
     yield "sum with carry", user("Add 96 and 87."), "96 + 87 = 183.", 40
-    e = evaluate.read_eval("T1")
+    e = scoring.read_eval("T1")
     for i in (0, 5, 8, 13):
         yield f"fact {i}", user(e[i]["messages"][0]["content"]), e[i]["answers"][0], 60
     for task, seeds in (("T1", (50, 150, 250, 350)), ("T3", (50, 100, 150))):
         for s in seeds:
             m = documents.text_messages(corpus, task, s, held_out=True)
-            last = max(i for i, (role, _) in enumerate(m) if role == "assistant")
+            last = max((i for i, (role, _) in enumerate(m) if role == "assistant"), default=0)
             if last > 1:
                 yield f"conversation {task} {s}", m[:last], m[last][1], 60
     m = documents.text_messages(corpus, "T2", 51)
@@ -43,6 +43,10 @@ def candidates(corpus):
                              ("T5", "list of 200 lines", {"lines": 200, "questions": 4})):
         plan = documents.retrieval_plan(corpus, task, 950, held_out=True, **size)
         text, lines = (documents.gen_retrieval.list_text if task == "T5" else documents.gen_retrieval.needle_text)(plan, corpus.words)
+        yield name, user(text), "\n".join(lines), 90
+    for task, name, size in (("T6", "registers", {"assignments": 100, "questions": 4}), ("T7", "passage", {"context": 1200, "questions": 1}),
+                             ("T8", "two hops", {"context": 600, "questions": 2, "kind": "both"})):
+        text, lines = documents.written_document(corpus, task, 950, held_out=True, **size).text()
         yield name, user(text), "\n".join(lines), 90
 
 

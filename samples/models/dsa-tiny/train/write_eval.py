@@ -2,6 +2,7 @@
 
 A record has "task", "kind" (what the gates are counted by), "seed", and one of
   "messages"   chat JSON; "thinking": true if the model thinks first
+  "text"       of a user, which "asked" asks in several ways: each {"question", "answers", "depths"} makes a prompt with the text in front
   "turns"      a chat: each {"content", "expect"} is said when the answer before it is there
   "tokens"     a prompt that chat JSON cannot say
 and one of
@@ -21,14 +22,16 @@ import oracles
 
 FACTS, CHATS, STORIES, UNSEEN_FRAMES = 300, 100, 60, 8
 SUMS = {"two digits": 200, "tables": 100, "three digits": 200, "thinking": 40}
-NEEDLES = {"80 in 4k": (5, {"needles": 80, "context": 4096}), "150 in 8k": (3, {"needles": 150, "context": 8192}),
-           "300 in 16k": (3, {"needles": 300, "context": 16384})}
-DEPTHS = 10  # questions of a T4 document, one for each tenth of the text
-LISTS = {"1000 lines": (4, {"lines": 1000, "questions": 12}), "2000 lines": (2, {"lines": 2000, "questions": 16})}
-WRITTEN = {"T6": {"200 assignments": (12, {"assignments": 200, "questions": 8}), "800 assignments": (8, {"assignments": 800, "questions": 8})},
-           "T7": {"8k": (3, {"context": 8192, "questions": 8})},
-           "T8": {"place": (4, {"context": 2048, "questions": 8, "kind": "place"}), "both": (4, {"context": 2048, "questions": 8, "kind": "both"})}}
-CALLS, OBJECTS = 30, 100
+DEPTHS = 10  # questions of a T4 prompt, one for each tenth of the text
+# kind -> (documents, prompts of each, size); "questions" of each prompt
+NEEDLES = {"80 in 4k": (3, 3, {"needles": 80, "context": 4096}), "150 in 8k": (2, 3, {"needles": 150, "context": 8192}),
+           "300 in 16k": (2, 2, {"needles": 300, "context": 16384})}
+LISTS = {"1000 lines": (2, 2, {"lines": 1000, "questions": 12}), "2000 lines": (1, 2, {"lines": 2000, "questions": 16})}
+WRITTEN = {"T6": {"200 assignments": (10, 1, {"assignments": 200, "questions": 8}), "800 assignments": (7, 1, {"assignments": 800, "questions": 8})},
+           "T7": {"8k": (2, 2, {"context": 8192, "questions": 8})},
+           "T8": {"place": (4, 1, {"context": 2048, "questions": 8, "kind": "place"}), "both": (4, 1, {"context": 2048, "questions": 8, "kind": "both"})}}
+QUESTION_TOKENS = {"T4": 26, "T7": 52, "T8": 21}  # with the answer, as the generators count them
+CALLS, OBJECTS = 24, 100
 
 
 def user(text):
@@ -45,6 +48,26 @@ def unique(count, make):
         if record and key not in seen:
             seen.add(key)
             yield record
+
+
+def shared(task, size, prompts):
+    """Sizes of a document with the questions of several prompts, so that each prompt has its context."""
+    size = {**size, "questions": size["questions"] * prompts}
+    if "context" in size:
+        size["context"] += size["questions"] * (prompts - 1) // prompts * QUESTION_TOKENS[task]
+    return size
+
+
+def asked_record(task, kind, seed, text, lines, prompts, head=0, depths=None):
+    """The questions at the end of `text`, one a line behind `head` lines, shared out among several prompts."""
+    document, block = text.split("\n\n")
+    questions = block.split("\n")
+    count = len(lines) // prompts
+    asked = []
+    for i in range(0, len(lines), count):
+        question = "\n\n" + "\n".join(questions[:head] + questions[head + i:head + i + count])
+        asked.append({"question": question, "answers": lines[i:i + count], **({"depths": depths[i:i + count]} if depths else {})})
+    return {"task": task, "kind": kind, "seed": seed, "text": document, "asked": asked}
 
 
 def fact_records(corpus):
@@ -115,34 +138,31 @@ def near_misses(plan):
 
 
 def needle_records(corpus):
-    for kind, (count, size) in NEEDLES.items():
+    for kind, (count, prompts, size) in NEEDLES.items():
         made, seed = 0, 0
         while made < count:
             seed += documents.TEST_SEED_STEP
-            plan = documents.retrieval_plan(corpus, "T4", seed, held_out=True, questions=DEPTHS, **size)
+            plan = documents.retrieval_plan(corpus, "T4", seed, held_out=True, **shared("T4", {**size, "questions": DEPTHS}, prompts))
             if min(near_misses(plan)) < 8:
                 continue
             rng, total = random.Random(seed), len(plan.colors)
-            asked = [rng.randrange(total * i // DEPTHS, total * (i + 1) // DEPTHS) for i in range(DEPTHS)]
-            rng.shuffle(asked)
+            tenths = [rng.sample(range(total * i // DEPTHS, total * (i + 1) // DEPTHS), prompts) for i in range(DEPTHS)]
+            asked = [i for prompt in zip(*tenths) for i in rng.sample(prompt, DEPTHS)]
             plan.asked = documents.np.array(asked)
             text, lines = gen_retrieval.needle_text(plan, corpus.words)
             made += 1
-            yield {"task": "T4", "kind": kind, "seed": seed, "messages": user(text), "answers": lines, "depths": [i * DEPTHS // total for i in asked]}
+            yield asked_record("T4", kind, seed, text, lines, prompts, depths=[i * DEPTHS // total for i in asked])
 
 
-def list_records(corpus):
-    for kind, (count, size) in LISTS.items():
+def document_records(corpus, task, kinds):
+    for kind, (count, prompts, _) in kinds.items():
         for seed in range(documents.TEST_SEED_STEP, documents.TEST_SEED_STEP * (count + 1), documents.TEST_SEED_STEP):
-            text, lines = gen_retrieval.list_text(documents.retrieval_plan(corpus, "T5", seed, held_out=True, **size), corpus.words)
-            yield {"task": "T5", "kind": kind, "seed": seed, "messages": user(text), "answers": lines}
-
-
-def written_records(corpus, task):
-    for kind, (count, size) in WRITTEN[task].items():
-        for seed in range(documents.TEST_SEED_STEP, documents.TEST_SEED_STEP * (count + 1), documents.TEST_SEED_STEP):
-            text, lines = documents.written_document(corpus, task, seed, held_out=True, **size).text()
-            yield {"task": task, "kind": kind, "seed": seed, "messages": user(text), "answers": lines}
+            size = shared(task, kinds[kind][2], prompts)
+            if task == "T5":
+                text, lines = gen_retrieval.list_text(documents.retrieval_plan(corpus, task, seed, held_out=True, **size), corpus.words)
+            else:
+                text, lines = documents.written_document(corpus, task, seed, held_out=True, **size).text()
+            yield asked_record(task, kind, seed, text, lines, prompts, head=task == "T5")
 
 
 def tool_records(corpus):
@@ -197,10 +217,11 @@ def check(corpus, records):
         oracles.arithmetic(entry["messages"][0]["content"], entry["answers"][0])
     for task, oracle in (("t4", oracles.needles), ("t5", oracles.lists), ("t6", oracles.registers), ("t7", oracles.passages), ("t8", oracles.hops)):
         for entry in records[task]:
-            oracle(entry["messages"][0]["content"], entry["answers"])
+            for asked in entry["asked"]:
+                oracle(entry["text"] + asked["question"], asked["answers"])
     for entry in records["t4"]:
-        tokens = len(corpus.chat_format.prompt([("user", entry["messages"][0]["content"])]))
-        assert 0.9 < tokens / NEEDLES[entry["kind"]][1]["context"] < 1, tokens
+        tokens = len(corpus.chat_format.prompt([("user", entry["text"] + entry["asked"][0]["question"])]))
+        assert 0.9 < tokens / NEEDLES[entry["kind"]][2]["context"] < 1, tokens
     for entry in records["t9"]:
         assert entry["answer_tokens"][-1] == corpus.encoder.special("<|end_of_msg|>")
 
@@ -212,14 +233,16 @@ def write(folder, records):
         text = "".join(json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n" for entry in entries)
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
         total += len(text.encode())
-        print(f"{name}: {len(entries)} entries, {sum(len(e.get('answers', 'x')) for e in entries)} answers, {len(text.encode()) / 1e3:.0f} kB")
+        answers = sum(len(asked.get("answers", "x")) for entry in entries for asked in entry.get("asked", [entry]))
+        print(f"{name}: {len(entries)} entries, {answers} answers, {len(text.encode()) / 1e3:.0f} kB")
     print(f"{total / 1e6:.2f} MB")
 
 
 def main():
     corpus = documents.load()
     records = {"t1": fact_records(corpus), "t2": story_records(corpus), "t3": sum_records(), "t4": list(needle_records(corpus)),
-               "t5": list(list_records(corpus)), **{task.lower(): list(written_records(corpus, task)) for task in WRITTEN},
+               "t5": list(document_records(corpus, "T5", LISTS)),
+               **{task.lower(): list(document_records(corpus, task, kinds)) for task, kinds in WRITTEN.items()},
                "t9": list(tool_records(corpus)), "t10": json_records(corpus)}
     check(corpus, records)
     write(Path(__file__).resolve().parent.parent / "eval", records)

@@ -1,0 +1,284 @@
+#include "model/vision.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "ops/ops.h"
+#include "ops/step.h"
+
+namespace dsa {
+namespace {
+
+constexpr int64_t kSlice = 512;   // patches that one advance() takes through a part of a block
+constexpr double kTheta = 10000;  // of the rotary embedding
+constexpr size_t kAlignment = 64;
+
+// Hands out one piece of memory after the other; without memory it only counts.
+class Room {
+ public:
+  explicit Room(char* base) : base_(base) {}
+  Tensor floats(std::initializer_list<int64_t> dims) { return take(DType::f32, dims); }
+  Tensor integers(std::initializer_list<int64_t> dims) { return take(DType::i32, dims); }
+  size_t used() const { return used_; }
+
+ private:
+  Tensor take(DType type, std::initializer_list<int64_t> dims) {
+    Tensor t(base_ ? base_ + used_ : nullptr, type, dims);
+    used_ += (size_t(t.count()) * dtype_bytes(type) + kAlignment - 1) / kAlignment * kAlignment;
+    return t;
+  }
+  char* base_;
+  size_t used_ = 0;
+};
+
+// Every intermediate tensor of a pass. A slice is at most kSlice patches.
+struct VisionActivations {
+  Tensor x;              // [patches, hidden]  the residual stream
+  Tensor qkv;            // [patches, 3 * heads, dim]
+  Tensor rows, columns;  // [patches]  i32: where a patch lies in its picture
+  Tensor turns;          // [longest side, dim / 2]  of the rotary embedding
+  Tensor pixels;         // [slice, 3 * patch * patch]
+  Tensor h;              // [slice, hidden]  norm of x, output of a part
+  Tensor o;              // [slice, heads, dim]
+  Tensor mlp;            // [slice, mlp_dim]
+  Tensor corners;        // [patches]  i32: the patches of each token, one after the other
+  Tensor merged, proj;   // [slice / merge^2, merged]
+  Tensor features;       // [tokens, hidden of the text]
+
+  VisionActivations(const ModelConfig& c, std::span<const PictureShape> shapes, Room& room) {
+    const VisionConfig& v = c.vision;
+    int64_t n = 0, tokens = 0, side = 1;
+    for (const PictureShape& shape : shapes) {
+      n += shape.patches();
+      tokens += shape.tokens;
+      side = std::max<int64_t>({side, shape.rows, shape.columns});
+    }
+    const int64_t slice = std::min(n, kSlice), slice_tokens = std::min(tokens, kSlice / (v.merge * v.merge));
+    x = room.floats({n, v.hidden});
+    qkv = room.floats({n, 3 * int64_t(v.heads), v.head_dim});
+    rows = room.integers({n});
+    columns = room.integers({n});
+    turns = room.floats({side, v.head_dim / 2});
+    pixels = room.floats({slice, v.patch_values()});
+    h = room.floats({slice, v.hidden});
+    o = room.floats({slice, v.heads, v.head_dim});
+    mlp = room.floats({slice, v.mlp_dim});
+    corners = room.integers({n});
+    merged = room.floats({slice_tokens, v.merged()});
+    proj = room.floats({slice_tokens, v.merged()});
+    features = room.floats({tokens, c.hidden});
+  }
+};
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+
+}  // namespace
+
+class TowerPass final : public VisionPass {
+ public:
+  TowerPass(const VisionTower& tower, std::vector<Canvas> canvases, std::span<const PictureShape> shapes,
+            std::unique_ptr<char, Free> memory)
+      : tower_(tower),
+        v_(tower.config_.vision),
+        w_(tower.weights_),
+        step_(tower.backend_),
+        canvases_(std::move(canvases)),
+        memory_(std::move(memory)),
+        room_(memory_.get()),
+        a_(tower.config_, shapes, room_) {
+    for (const PictureShape& shape : shapes) {
+      grids_.push_back({patches_, shape.rows, shape.columns});
+      patches_ += shape.patches();
+    }
+    runs_.reserve(grids_.size());
+    fill_places();
+    fill_rope_2d_turns(a_.turns.f32(), int(a_.turns.dim[0]), v_.head_dim, kTheta);
+  }
+
+  Result<bool> advance() override {
+    if (stage_ == Stage::done) return true;
+    const int64_t slice = stage_ == Stage::merge ? a_.merged.dim[0] : kSlice;
+    const int64_t rows = stage_ == Stage::merge ? a_.features.dim[0] : patches_;
+    const int64_t n = std::min(slice, rows - first_);
+    switch (stage_) {
+      case Stage::embed: embed(first_, n); break;
+      case Stage::project: project(w_.blocks[layer_], first_, n); break;
+      case Stage::attend: attend(w_.blocks[layer_], first_, n); break;
+      case Stage::merge: merge(first_, n); break;
+      case Stage::done: break;
+    }
+    first_ += n;
+    if (first_ == rows) next_stage();
+    return stage_ == Stage::done;
+  }
+
+  Tensor features() const override { return a_.features; }
+
+ private:
+  // Keys and values of every patch come before the attention of the first.
+  enum class Stage { embed, project, attend, merge, done };
+
+  void next_stage() {
+    first_ = 0;
+    switch (stage_) {
+      case Stage::embed:
+        ops::grid_embedding(step_, w_.positions, grids_, a_.x);  // [patches, hidden]
+        canvases_.clear();
+        observe("embedded");
+        stage_ = Stage::project;
+        break;
+      case Stage::project: stage_ = Stage::attend; break;
+      case Stage::attend:
+        stage_ = ++layer_ < w_.blocks.size() ? Stage::project : Stage::merge;
+        if (stage_ == Stage::project) break;
+        ops::rms_norm(step_, a_.x, w_.final_norm, v_.norm_eps, a_.x);  // [patches, hidden]
+        observe("tower");
+        break;
+      default: stage_ = Stage::done;
+    }
+  }
+
+  void embed(int64_t first, int64_t n) {
+    for_each_part(first, n, [&](size_t i, int64_t begin, int64_t count) {
+      canvas_patches(v_, canvases_[i], begin - grids_[i].first, count,
+                     a_.pixels.slice(begin - first, count).f32());
+    });
+    ops::linear(step_, a_.pixels.first(n), w_.patch, a_.x.slice(first, n));  // [slice, hidden]
+  }
+
+  void project(const VisionBlockWeights& w, int64_t first, int64_t n) {
+    const Tensor h = a_.h.first(n), qkv = a_.qkv.slice(first, n);
+    ops::rms_norm(step_, a_.x.slice(first, n), w.norm0, v_.norm_eps, h);  // [slice, hidden]
+    ops::linear(step_, h, w.qkv,
+                qkv.reshape({n, 3 * int64_t(v_.heads) * v_.head_dim}));  // [slice, 3, heads, dim]
+    Tensor q_and_k = qkv;
+    q_and_k.dim[1] = 2 * v_.heads;
+    ops::rope_2d(step_, q_and_k, a_.rows.slice(first, n), a_.columns.slice(first, n), a_.turns);
+  }
+
+  void attend(const VisionBlockWeights& w, int64_t first, int64_t n) {
+    const Tensor x = a_.x.slice(first, n), h = a_.h.first(n), o = a_.o.first(n), mlp = a_.mlp.first(n);
+    runs_.clear();
+    for_each_part(first, n, [&](size_t i, int64_t begin, int64_t count) {
+      runs_.push_back({begin - first, grids_[i].first, int(count), grids_[i].rows * grids_[i].columns});
+    });
+    ops::vision_attention(step_, part_of_qkv(0).slice(first, n), part_of_qkv(1), part_of_qkv(2), runs_,
+                          1 / std::sqrt(float(v_.head_dim)), o);                  // [slice, heads, dim]
+    ops::linear(step_, o.reshape({n, int64_t(v_.heads) * v_.head_dim}), w.o, h);  // [slice, hidden]
+    ops::add(step_, x, h, x);
+
+    ops::rms_norm(step_, x, w.norm1, v_.norm_eps, h);  // [slice, hidden]
+    ops::linear(step_, h, w.fc0, mlp);                 // [slice, mlp_dim]
+    ops::gelu(step_, GeluKind::tanh, mlp, mlp);
+    ops::linear(step_, mlp, w.fc1, h);  // [slice, hidden]
+    ops::add(step_, x, h, x);
+  }
+
+  // Tokens [first, first + n): their patches side by side, then the projector.
+  void merge(int64_t first, int64_t n) {
+    const int64_t patches = v_.merge * v_.merge;
+    const Tensor merged = a_.merged.first(n), proj = a_.proj.first(n), features = a_.features.slice(first, n);
+    ops::gather_rows(step_, a_.x, a_.corners.slice(first * patches, n * patches),
+                     merged.reshape({n * patches, v_.hidden}));  // [tokens, merged]
+    ops::linear(step_, merged, w_.proj0, proj);                  // [tokens, merged]
+    ops::gelu(step_, GeluKind::exact, proj, proj);
+    ops::linear(step_, proj, w_.proj2, features);  // [tokens, hidden of the text]
+    ops::rms_norm(step_, features, w_.post, v_.projector_eps, features);
+  }
+
+  // 0: queries, 1: keys, 2: values; [patches, heads, dim].
+  Tensor part_of_qkv(int part) const {
+    Tensor t = a_.qkv;
+    t.dim[1] = v_.heads;
+    t.data = t.f32() + int64_t(part) * v_.heads * v_.head_dim;
+    return t;
+  }
+
+  // f(i, begin, count) for the patches of picture i that lie in [first, first + n).
+  template <class F>
+  void for_each_part(int64_t first, int64_t n, const F& f) const {
+    for (size_t i = 0; i < grids_.size(); ++i) {
+      const int64_t begin = std::max(first, grids_[i].first);
+      const int64_t end = std::min(first + n, grids_[i].first + int64_t(grids_[i].rows) * grids_[i].columns);
+      if (begin < end) f(i, begin, end - begin);
+    }
+  }
+
+  // Rows and columns of each patch; the patches of each token, row-major inside the token as the tokens are.
+  void fill_places() {
+    int32_t *row = a_.rows.i32(), *column = a_.columns.i32(), *corner = a_.corners.i32();
+    for (const Grid& grid : grids_) {
+      for (int r = 0; r < grid.rows; ++r)
+        for (int c = 0; c < grid.columns; ++c) *row++ = r, *column++ = c;
+      for (int r = 0; r < grid.rows; r += v_.merge)
+        for (int c = 0; c < grid.columns; c += v_.merge)
+          for (int i = 0; i < v_.merge * v_.merge; ++i)
+            *corner++ = int32_t(grid.first + int64_t(r + i / v_.merge) * grid.columns + c + i % v_.merge);
+    }
+  }
+
+  void observe(const char* stage) const {
+    if (tower_.observer_) tower_.observer_(stage, a_.x);
+  }
+
+  const VisionTower& tower_;
+  const VisionConfig& v_;
+  const VisionWeights& w_;
+  Step step_;
+  std::vector<Canvas> canvases_;  // until the patches are embedded
+  std::vector<Grid> grids_;
+  std::vector<VisionAttentionRun> runs_;
+  std::unique_ptr<char, Free> memory_;
+  Room room_;
+  VisionActivations a_;
+  int64_t patches_ = 0;
+
+  Stage stage_ = Stage::embed;
+  size_t layer_ = 0;
+  int64_t first_ = 0;  // the next row of the stage
+};
+
+Result<std::unique_ptr<VisionPass>> VisionTower::begin(std::span<const Picture* const> pictures) {
+  if (pictures.empty()) return error(Code::argument, "a pass over no picture").with_fix(Fix::input);
+  uint64_t bytes = 0;
+  try {
+    std::vector<PictureShape> shapes;
+    int64_t patches = 0;
+    for (const Picture* picture : pictures) {
+      shapes.push_back(shape(picture->width(), picture->height()));
+      patches += shapes.back().patches();
+    }
+    if (patches > INT32_MAX)
+      return error(Code::limit, pictures.size(), " pictures of ", patches, " patches in one pass, at most ",
+                   INT32_MAX)
+          .with_fix(Fix::shorten);
+    bytes = pass_bytes(shapes);
+    std::unique_ptr<char, Free> memory(static_cast<char*>(std::aligned_alloc(kAlignment, bytes)));
+    if (memory == nullptr) throw std::bad_alloc();
+    std::vector<Canvas> canvases;
+    for (const Picture* picture : pictures) {
+      DSA_ASSIGN(Canvas canvas, picture_canvas(config_.vision, *picture));
+      canvases.push_back(std::move(canvas));
+    }
+    return std::unique_ptr<VisionPass>(
+        std::make_unique<TowerPass>(*this, std::move(canvases), shapes, std::move(memory)));
+  } catch (const std::bad_alloc&) {
+    return error(Code::out_of_memory, "no memory for a pass over ", pictures.size(), " pictures, ", bytes,
+                 " bytes")
+        .with_fix(Fix::free_memory)
+        .with_room(bytes, 0);
+  }
+}
+
+uint64_t VisionTower::pass_bytes(std::span<const PictureShape> shapes) const {
+  Room room(nullptr);
+  const VisionActivations counted(config_, shapes, room);
+  return room.used();
+}
+
+}  // namespace dsa
