@@ -495,13 +495,13 @@ class Vision:
             if filler is None:
                 n = rng.choice((2, 3))
                 things = rng.sample(range(len(a.names)), n)
-                ps = [pt.thing(rng, share, c) for c in things]
+                ps = [pt.thing(rng, share, c, style) for c in things]
                 i = rng.randrange(n)
                 text = f"The {ORDINALS[i]} picture shows {a_thing(a.names[things[i]])}."
                 start = len(f"The {ORDINALS[i]} picture shows ")
                 return [(ps + [ask(NTH, NTH_HELD).format(n=ORDINALS[i])], text, [(start, len(text) - 1, i, ps[i].marks[0][0])])]
             c = rng.randrange(len(a.names))
-            p = pt.thing(rng, most, c)
+            p = pt.thing(rng, most, c, style)
             text = f"The picture shows {a_thing(a.names[c])}."
             return [([p, filler + "\n\n" + ask(SHOWN, SHOWN_HELD)], text, [(18, len(text) - 1, 0, p.marks[0][0])])]
         raise ValueError(task)
@@ -531,10 +531,10 @@ class Vision:
         return [ask(COUNT, COUNT_HELD).format(x=x)], NUMBERS[n], []
 
 
-def media_pieces(encoder, p):
+def media_pieces(encoder, width, height, tokens):
     """Token ids of a picture in a prompt, and where among them the first pad stands."""
-    head = [encoder.special("<|media_begin|>"), *encoder.encode(f"image {p.width}x{p.height}"), encoder.special("<|media_content|>")]
-    return head + [encoder.special("<|media_pad|>")] * p.tokens + [encoder.special("<|media_end|>")], len(head)
+    head = [encoder.special("<|media_begin|>"), *encoder.encode(f"image {width}x{height}"), encoder.special("<|media_content|>")]
+    return head + [encoder.special("<|media_pad|>")] * tokens + [encoder.special("<|media_end|>")], len(head)
 
 
 def document(encoder, chat_format, turns):
@@ -551,7 +551,7 @@ def document(encoder, chat_format, turns):
             if isinstance(part, str):
                 put(encoder.encode(part))
             else:
-                ids, first = media_pieces(encoder, part)
+                ids, first = media_pieces(encoder, part.width, part.height, part.tokens)
                 pictures.append((part, len(tokens) + first))
                 put(ids)
         put(chat_format.close["user"])
@@ -642,13 +642,13 @@ def textures(atlas, device):
 def pixels(picture, tex):
     """Picture -> uint8 [height, width, 3], on the CPU: what `paint` draws, without the padding."""
     import torch
-    f = torch.from_numpy(picture.floats())[None]
+    f = torch.from_numpy(picture.floats())[None].to(tex[0].device)
     h, w = f[:, 2], f[:, 3]
     row, col = grid(h, w, picture.h * picture.w)
     p = paint(f, row, col, *tex)[0].to(torch.uint8).view(-1, 3, 14, 14)
-    out = torch.zeros(picture.h, picture.w, 3, 14, 14, dtype=torch.uint8)
+    out = torch.zeros(picture.h, picture.w, 3, 14, 14, dtype=torch.uint8, device=f.device)
     out[row[0].long(), col[0].long()] = p
-    return out.permute(0, 3, 1, 4, 2).reshape(picture.h * 14, picture.w * 14, 3)[:picture.height, :picture.width].numpy()
+    return out.permute(0, 3, 1, 4, 2).reshape(picture.h * 14, picture.w * 14, 3)[:picture.height, :picture.width].cpu().numpy()
 
 
 if __name__ == "__main__":

@@ -474,7 +474,8 @@ class Model(nn.Module):
         super().__init__()
         self.c, self.dt, self.quantise, self.sparse, self.topk = c, dt, quantise, True, None
         self.select, self.core = select_topk, kda_chunked
-        self.expert_order = None                # a permutation: expert e does the work of expert_order[e]
+        self.expert_order = None                # a permutation: expert e does the work of expert_order[e] ...
+        self.expert_scale = None                # ... with all its weights times this
         self.banks_at, self.bank_mixed = (lambda i: i % c.bank == 0), False
         d, n, E = c.hidden, c.kh * c.kd, c.experts
         s = {"input_layernorm": d, "post_attention_layernorm": d, "self_attention_res_norm": d, "mlp_res_norm": d,
@@ -599,7 +600,7 @@ class Model(nn.Module):
         q = quant.fake_quant if self.quantise else (lambda t: t)
         experts = [q(w) for w in (self.w1, self.w3, self.w2)]
         if self.expert_order is not None:
-            experts = [w.index_select(1, self.expert_order) for w in experts]
+            experts = [w.index_select(1, self.expert_order) * self.expert_scale for w in experts]
         return out, top, *(w.unbind() for w in experts)
 
     def eyes(self):

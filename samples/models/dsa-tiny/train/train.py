@@ -357,7 +357,7 @@ class Step:
         self.s, self.graphs = shared, None
         dev = shared.device
         experts = shared.model.c.experts
-        self.order = torch.arange(experts, device=dev) if wrong_experts else None
+        self.order, self.scale = (torch.arange(experts, device=dev), torch.ones((), device=dev)) if wrong_experts else (None, None)
         if self.T:
             self.int = torch.zeros(5, B, self.T, dtype=torch.int64, device=dev)        # tokens, gold, doc, kdoc, task
             self.w = torch.zeros(B, self.T, device=dev)
@@ -375,7 +375,9 @@ class Step:
                 put(to, x.astype(np.int64) if to.dtype == torch.int64 else x)
         if self.order is not None:
             n = len(self.order)
-            self.order.copy_(torch.arange(n).roll(int(np.random.randint(1, n))))
+            double = np.random.random() < 0.25          # scales one too high, or rotated ids
+            self.order.copy_(torch.arange(n).roll(0 if double else int(np.random.randint(1, n))))
+            self.scale.fill_(2.0 if double else 1.0)
 
     def looks(self, features):
         s = self.s
@@ -423,7 +425,7 @@ class Step:
         w = torch.where(nxt(doc, -9) == doc, nxt(self.w, 0.0), 0.0) * (doc >= 0)
         gq = torch.where(w > 0, gq, -1)
         tk = nxt(task, 0)
-        m.sparse, m.expert_order = self.sparse, self.order
+        m.sparse, m.expert_order, m.expert_scale = self.sparse, self.order, self.scale
         if self.order is not None:              # with the experts of others: nothing to say where an answer should be
             target = torch.where(w > 0.5, s.silence, target)
             w, gq = torch.where(w > 0.5, w, 0.0), torch.full_like(gq, -1)
@@ -594,6 +596,23 @@ def resume(model, heads, paths):
     assert not t, sorted(t)
 
 
+@torch.no_grad()
+def visible(model):
+    """Other parameters of the same function, in which more faults of an engine show: A_log differs between the heads of KDA, and the slot
+    rows of kv_a_proj are as large as the latent ones."""
+    c = model.c
+    for i, p in enumerate(model.layer):
+        if i in c.full:
+            p.kv_a_proj[c.kv_lora:].mul_(4)
+            p.q_b_proj.view(c.heads, c.nope + c.slot, -1)[:, c.nope:].div_(4)
+        else:
+            shift = torch.tensor([-0.7, 1.1])[torch.arange(c.kh) % 2]
+            p.A_log.add_(shift)
+            rows = shift.exp().repeat_interleave(c.kd)
+            p.dt_bias.div_(rows)
+            p.f_b_proj.div_(rows[:, None])
+
+
 # ------------------------------------------------------------------------------------------------ schedule
 
 class Feed:
@@ -666,6 +685,8 @@ def train(a, docs, corpus):
         model.vision.post_norm.fill_(EMBEDDED)
     if a.resume:
         resume(model, heads, a.resume)
+    if a.visible:
+        visible(model)
     model, heads = model.to(dev), heads.to(dev)
     eyes = a.stage == "V"
     named = [(n, p) for n, p in model.named_parameters() if not eyes or n.startswith("vision.")] + \
@@ -798,6 +819,7 @@ if __name__ == "__main__":
     p.add_argument("--workers", type=int, default=13)
     p.add_argument("--every", type=float, default=12)
     p.add_argument("--check", type=float, default=45)
+    p.add_argument("--visible", action="store_true", help="first exchange the parameters for those of `visible`")
     p.add_argument("--eager", action="store_true")
     p.add_argument("--smoke", action="store_true")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
