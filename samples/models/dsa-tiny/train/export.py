@@ -19,6 +19,16 @@ KDA = [1, 2, 3, 5, 6, 7]
 FULL = [4, 8, 9]
 
 
+VISION = {"activation_func": "gelu_pytorch_tanh", "attn_bias": False, "init_pos_emb_height": 16, "init_pos_emb_time": 4, "init_pos_emb_width": 16,
+          "linear_bias": False, "merge_kernel_size": [2, 2], "merge_type": "sd2_tpool", "mlp_type": "mlp2", "mm_hidden_size": 128,
+          "mm_projector_type": "patchmergerv2", "norm_type": "rmsnorm", "patch_embed_proj_bias": False, "patch_size": 14,
+          "pos_emb_interpolation_mode": "bilinear", "pos_emb_type": "divided_fixed", "projector_hidden_act": "gelu", "projector_ln_eps": 1e-05,
+          "qkv_hidden_size": 128, "text_hidden_size": 256, "video_attn_type": "spatial_temporal", "vt_hidden_size": 128,
+          "vt_intermediate_size": 384, "vt_num_attention_heads": 1, "vt_num_hidden_layers": 4}
+PICTURES = {"media_proc_cfg": {"fixed_output_tokens": None, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "in_patch_limit": 65536,
+                               "merge_kernel_size": 2, "patch_limit_on_one_side": 512, "patch_size": 14, "transparent_bg_fill_stage": "after_resize"}}
+
+
 def config(ids, vocab):
     """ids: {'bos', 'eos' (<|end_of_msg|>), 'pad', 'media'}"""
     group = {"input_activations": None, "output_activations": None, "targets": ["Linear"],
@@ -45,7 +55,7 @@ def config(ids, vocab):
     return {"architectures": ["KimiK31ForConditionalGeneration"], "model_type": "kimi_k31", "bos_token_id": ids["bos"],
             "eos_token_id": ids["eos"], "pad_token_id": ids["pad"], "ignore_index": -100,
             "image_placeholder": "<|kimi_image_placeholder|>", "media_placeholder_token_id": ids["media"], "dtype": "bfloat16",
-            "text_config": text, "tie_word_embeddings": False}
+            "text_config": text, "tie_word_embeddings": False, "vision_config": VISION}
 
 
 def write_config(out):
@@ -57,6 +67,7 @@ def write_config(out):
     json.dump(config(ids, sp.vocab_size()), open(os.path.join(out, "config.json"), "w"), indent=2)
     json.dump({"bos_token_id": ids["bos"], "eos_token_id": ids["eos"], "pad_token_id": ids["pad"], "do_sample": False},
               open(os.path.join(out, "generation_config.json"), "w"), indent=2)
+    json.dump(PICTURES, open(os.path.join(out, "preprocessor_config.json"), "w"), indent=2)
 
 
 def exported(model):
@@ -64,6 +75,8 @@ def exported(model):
     out = {}
     for n, p in model.tensors():
         p = p.detach().float().cpu()
+        if n == M.TOWER["patch_proj"]:
+            p = p.view(-1, 3, model.c.patch, model.c.patch)
         if n.endswith("A_log"):
             p = torch.nn.functional.pad(p, (0, 4 - p.numel()))
         out[n] = p.contiguous() if any(f in n for f in M.F32) else p.to(torch.bfloat16).contiguous()
@@ -125,5 +138,5 @@ if __name__ == "__main__":
                                     else os.path.join(HERE, "..", "config.json"))))
         m = M.Model(c, dt=torch.float32)
         if a.ckpt:
-            train.resume(m, a.ckpt)
+            train.resume(m, train.Heads(c.hidden, 1), [a.ckpt])
         write(m, a.out)

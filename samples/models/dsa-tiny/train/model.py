@@ -1,4 +1,4 @@
-"""Reference forward pass of the Kimi K3 / K3.1 text model in plain PyTorch, written from the specification.
+"""Reference forward pass of the Kimi K3 / K3.1 model (text and pictures) in plain PyTorch, written from the specification.
 
 One class serves three purposes: FP64 oracle for the fixtures, FP32 evaluation of exported checkpoints, BF16 training.
 Sizes come from config.json, tensors from any safetensors folder of the family (BF16 or MXFP4 experts).
@@ -22,6 +22,7 @@ EPS = 1e-5          # all RMS norms that are not named below
 EPS_LATENT = 1e-6   # q_a_layernorm, kv_a_layernorm
 EPS_L2 = 1e-6       # added to the sum of squares of q and k in KDA
 EPS_INDEX = 1e-6    # LayerNorm of the index key
+EPS_TOWER = 2 ** -23    # the norms inside the vision tower
 CHUNK, SUB = 64, 16
 
 
@@ -46,6 +47,14 @@ class Config:
         self.scaling = t["routed_scaling_factor"]
         self.b1, self.b2 = t["activation_situ_beta"], t["activation_situ_linear_beta"]
         self.eos = t.get("eos_token_id")
+        self.pad = d.get("media_placeholder_token_id")
+        v = d.get("vision_config")
+        self.vision = v is not None
+        if v:
+            assert v["merge_kernel_size"] == [2, 2] and v["mm_projector_type"] == "patchmergerv2" and v["norm_type"] == "rmsnorm"
+            self.patch, self.table = v["patch_size"], (v["init_pos_emb_height"], v["init_pos_emb_width"])
+            self.vh, self.blocks, self.vheads = v["vt_hidden_size"], v["vt_num_hidden_layers"], v["vt_num_attention_heads"]
+            self.qkv, self.vmlp = v["qkv_hidden_size"], v["vt_intermediate_size"]
 
 
 # ------------------------------------------------------------------------------------------------ small pieces
@@ -317,6 +326,118 @@ def moe(x, p, bias, w1, w3, w2, c, dt):
     return y, chosen.flatten(0, -2).mean(0)
 
 
+# ------------------------------------------------------------------------------------------------ vision
+
+def cells(row, col, h, w, table):
+    """Weights [.., L, rows * cols] of the position table for patch (row, col) of an h x w grid: bilinear, half-pixel centres."""
+    def axis(i, n, size):
+        at = ((i + 0.5) * (size / n) - 0.5).clamp(min=0)
+        low = at.floor()
+        f = (at - low)[..., None]
+        hot = lambda j: (j[..., None] == torch.arange(size, device=i.device)).to(at.dtype)
+        return (1 - f) * hot(low) + f * hot((low + 1).clamp(max=size - 1))
+    return (axis(row, h, table[0])[..., :, None] * axis(col, w, table[1])[..., None, :]).flatten(-2)
+
+
+def rotate(x, row, col):
+    """x [N, heads, L, D]: neighbouring pairs; even pairs turn by the column, odd ones by the row."""
+    D = x.shape[-1]
+    freq = 10000.0 ** (-4 * torch.arange(D // 4, dtype=x.dtype, device=x.device) / D)
+    ang = torch.stack((col[..., None] * freq, row[..., None] * freq), -1).flatten(-2)[:, None]
+    a, b, cos, sin = x[..., 0::2], x[..., 1::2], ang.cos(), ang.sin()
+    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+
+def merge(x):
+    """Patches stand in the order of their 2 x 2 blocks, (0,0) (0,1) (1,0) (1,1)."""
+    return x.reshape(x.shape[0], x.shape[1] // 4, 4 * x.shape[2])
+
+
+def patch_embedding(x, row, col, h, w, proj, table, dt):
+    pos = cells(row, col, h[:, None], w[:, None], table.shape[:2]) @ table.flatten(0, 1).to(row.dtype)
+    return acc(mm(x, proj, dt)) + pos
+
+
+def tower_block(e, norm0, wqkv, wo, norm1, fc0, fc1, row, col, mask, heads, dt):
+    N, L, _ = e.shape
+    D = wo.shape[1] // heads
+    qkv = acc(mm(rms(e, norm0, EPS_TOWER), wqkv, dt)).view(N, L, 3, heads, D).transpose(1, 3)
+    q, k, v = rotate(qkv[:, :, 0], row, col), rotate(qkv[:, :, 1], row, col), qkv[:, :, 2]
+    a = acc(q.to(dt) @ k.to(dt).transpose(-1, -2)) * D ** -0.5
+    o = a.masked_fill(~mask[:, None, None], NEG).softmax(-1).to(dt) @ v.to(dt)
+    e = e + acc(mm(o.transpose(1, 2).reshape(N, L, heads * D), wo, dt))
+    f = F.gelu(acc(mm(rms(e, norm1, EPS_TOWER), fc0, dt)), approximate="tanh")
+    return e + acc(mm(f, fc1, dt))
+
+
+def final_norm(e, w):
+    return rms(e, w, EPS_TOWER)
+
+
+def project(e, proj_0, proj_2, dt):
+    return acc(mm(F.gelu(acc(mm(merge(e), proj_0, dt))), proj_2, dt))
+
+
+def project_norm(y, w):
+    return rms(y, w)
+
+
+def projector(e, norm, proj_0, proj_2, post, dt):
+    return project_norm(project(final_norm(e, norm), proj_0, proj_2, dt), post)
+
+
+def tower(x, row, col, h, w, count, p, c, dt, trace=None, fn=None):
+    """x [N, L, 588] patches (channel, row, column), the first count[n] of them real; row, col [N, L]; h, w [N] -> [N, L / 4, hidden]."""
+    f = fn or types.SimpleNamespace(patch_embedding=patch_embedding, tower_block=tower_block, projector=projector)
+    mask = torch.arange(x.shape[1], device=x.device) < count[:, None]
+    e = f.patch_embedding(x, row, col, h, w, p.patch_proj, p.pos_emb, dt)
+    if trace is not None:
+        trace["patch_embed"] = e
+    for b in range(c.blocks):
+        e = f.tower_block(e, p.norm0[b], p.wqkv[b], p.wo[b], p.norm1[b], p.fc0[b], p.fc1[b], row, col, mask, c.vheads, dt)
+    if trace is not None:
+        trace["tower_out"] = final_norm(e, p.final_norm)
+    return f.projector(e, p.final_norm, p.proj_0, p.proj_2, p.post_norm, dt)
+
+
+def canvas(image, proc, fill=0):
+    """PIL image -> uint8 [H, W, 3], resized into the limits, composited on the chessboard if transparent, padded to multiples of 28."""
+    import numpy as np
+    from PIL import Image
+    W, H = image.size
+    P, side = proc["patch_size"], proc["patch_limit_on_one_side"]
+    s = min(1.0, (proc["in_patch_limit"] / (max(1, W // P) * max(1, H // P))) ** 0.5, side * P / W, side * P / H)
+    W1, H1 = (min(side * P, max(1, int(n * s))) for n in (W, H))
+    clear = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    image = image.convert("RGBA" if clear else "RGB")
+    if (W1, H1) != (W, H):
+        image = image.resize((W1, H1), Image.Resampling.BICUBIC)
+    if clear:
+        y, x = np.mgrid[:H1, :W1] // 8
+        board = Image.fromarray(np.where((x + y) % 2, 180, 255).astype(np.uint8)).convert("RGBA")
+        image = Image.alpha_composite(board, image).convert("RGB")
+    unit = P * proc["merge_kernel_size"]
+    out = np.full((-(-H1 // unit) * unit, -(-W1 // unit) * unit, 3), fill, np.uint8)
+    out[:H1, :W1] = np.asarray(image)
+    return out
+
+
+def merge_order(h, w):
+    """Rows and columns of the patches of an h x w grid in the order of their 2 x 2 blocks."""
+    row, col = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
+    order = lambda t: t.reshape(h // 2, 2, w // 2, 2).transpose(1, 2).flatten()
+    return order(row), order(col)
+
+
+def patches(pixels, P=14):
+    """uint8 [H, W, 3] -> values [h * w, 588] in merge order, rows, columns, (h, w)."""
+    x = (torch.from_numpy(pixels.copy()).double() / 255 - 0.5) / 0.5
+    h, w = x.shape[0] // P, x.shape[1] // P
+    x = x.reshape(h, P, w, P, 3).permute(0, 2, 4, 1, 3).reshape(h, w, 3 * P * P)
+    row, col = merge_order(h, w)
+    return x[row, col], row, col, (h, w)
+
+
 # ------------------------------------------------------------------------------------------------ names
 
 COMMON = {"input_layernorm": "input_layernorm.weight", "post_attention_layernorm": "post_attention_layernorm.weight",
@@ -337,6 +458,10 @@ TOP = {"embed": "model.embed_tokens.weight", "head": "lm_head.weight", "norm": "
        "out_norm": "model.output_attn_res_norm.weight", "out_proj": "model.output_attn_res_proj.weight"}
 F32 = ("conv1d", "A_log", "dt_bias", "o_norm", "e_score_correction_bias")     # stored as F32, everything else BF16
 PREFIX = "language_model."
+TOWER = {"patch_proj": "vision_tower.patch_embed.proj.weight", "pos_emb": "vision_tower.patch_embed.pos_emb.weight",
+         "final_norm": "vision_tower.encoder.final_layernorm.weight", "proj_0": "mm_projector.proj.0.weight",
+         "proj_2": "mm_projector.proj.2.weight", "post_norm": "mm_projector.post_norm.weight"}
+BLOCK = {n: f"{n}.weight" for n in ("norm0", "norm1", "wqkv", "wo")} | {n: f"mlp.{n}.weight" for n in ("fc0", "fc1")}
 
 
 @functools.cache
@@ -349,7 +474,8 @@ class Model(nn.Module):
         super().__init__()
         self.c, self.dt, self.quantise, self.sparse, self.topk = c, dt, quantise, True, None
         self.select, self.core = select_topk, kda_chunked
-        self.expert_order = None                # a permutation: expert e does the work of expert_order[e]
+        self.expert_order = None                # a permutation: expert e does the work of expert_order[e] ...
+        self.expert_scale = None                # ... with all its weights times this
         self.banks_at, self.bank_mixed = (lambda i: i % c.bank == 0), False
         d, n, E = c.hidden, c.kh * c.kd, c.experts
         s = {"input_layernorm": d, "post_attention_layernorm": d, "self_attention_res_norm": d, "mlp_res_norm": d,
@@ -380,19 +506,29 @@ class Model(nn.Module):
         self.w1, self.w3 = make((n_moe, E, c.width, c.latent)), make((n_moe, E, c.width, c.latent))
         self.w2 = make((n_moe, E, c.latent, c.width))
         self.register_buffer("bias", torch.zeros(n_moe, E))
+        if c.vision:
+            v, D = nn.Module(), c.vh
+            for k, shape in {"patch_proj": (D, 3 * c.patch ** 2), "pos_emb": (*c.table, D), "final_norm": D, "proj_0": (4 * D, 4 * D),
+                             "proj_2": (d, 4 * D), "post_norm": d}.items():
+                v.register_parameter(k, make(shape))
+            for k, shape in {"norm0": (D,), "norm1": (D,), "wqkv": (3 * c.qkv, D), "wo": (D, c.qkv), "fc0": (c.vmlp, D),
+                             "fc1": (D, c.vmlp)}.items():
+                v.register_module(k, nn.ParameterList([make(shape) for _ in range(c.blocks)]))
+            self.vision = v
         self.init()
 
     @torch.no_grad()
     def init(self):
         for name, p in self.named_parameters():
-            leaf = name.split(".")[-1]
-            if leaf.endswith("norm"):
+            parts = name.split(".")
+            leaf = parts[-2] if parts[-1].isdigit() else parts[-1]
+            if leaf.endswith("norm") or leaf in ("norm0", "norm1"):
                 p.fill_(1.0)
             elif leaf in ("self_attention_res_proj", "mlp_res_proj", "out_proj", "ix_k_bias", "A_log", "f_b_proj"):
                 p.zero_()
             elif leaf == "dt_bias":
                 p.uniform_(-10.3, -3.3)             # half-life of a channel log-uniform from 4 to 4,096 tokens
-            elif leaf == "embed":
+            elif leaf in ("embed", "pos_emb"):
                 p.normal_(std=0.02)
             elif leaf in ("q_conv1d", "k_conv1d", "v_conv1d"):
                 p.uniform_(-0.5, 0.5)
@@ -412,6 +548,13 @@ class Model(nn.Module):
             names = COMMON | ((MLA | (INDEX if c.dsa else {})) if i in c.full else KDA) | (MOE if i else DENSE)
             for a, n in names.items():
                 yield f"{PREFIX}model.layers.{i}.{n}", getattr(m, a)
+
+        if c.vision:
+            for a, n in TOWER.items():
+                yield n, getattr(self.vision, a)
+            for a, n in BLOCK.items():
+                for b in range(c.blocks):
+                    yield f"vision_tower.encoder.blocks.{b}.{n}", getattr(self.vision, a)[b]
 
     def experts(self):
         for i in range(self.c.layers - 1):
@@ -437,7 +580,7 @@ class Model(nn.Module):
                     else take(n + ".weight"))
         for i in range(self.c.layers - 1):
             self.bias[i].copy_(take(f"{PREFIX}model.layers.{i + 1}.block_sparse_moe.gate.e_score_correction_bias"))
-        assert not [n for n in left if n.startswith(PREFIX)], f"tensors not used: {sorted(left)[:5]}"
+        assert not left, f"tensors not used: {sorted(left)[:5]}"
         return self
 
     # ---- forward
@@ -453,26 +596,48 @@ class Model(nn.Module):
             out.append(tuple_type(tuple(d))(**d))
         top = types.SimpleNamespace(**{k: (rb(v) if v.ndim == 1 or v.shape[0] == 1 else v)
                                        for k, v in self.named_parameters(recurse=False)})
+        top.vision = self.eyes() if self.c.vision else None
         q = quant.fake_quant if self.quantise else (lambda t: t)
         experts = [q(w) for w in (self.w1, self.w3, self.w2)]
         if self.expert_order is not None:
-            experts = [w.index_select(1, self.expert_order) for w in experts]
+            experts = [w.index_select(1, self.expert_order) * self.expert_scale for w in experts]
         return out, top, *(w.unbind() for w in experts)
 
-    def forward(self, tokens, doc=None, kdoc=None, gold=None, fn=None, trace=None):
+    def eyes(self):
+        """The tower and projector with the same rounding."""
+        rb = (lambda t: t.to(torch.bfloat16).float()) if self.dt == torch.bfloat16 else (lambda t: t)
+        v = {k: (rb(t) if t.ndim == 1 or k == "pos_emb" else t) for k, t in self.vision.named_parameters(recurse=False)}
+        return types.SimpleNamespace(**v | {k: [rb(t) if t.ndim == 1 else t for t in getattr(self.vision, k)] for k in BLOCK})
+
+    def see(self, pictures, trace=None):
+        """List of uint8 [H, W, 3] canvases -> the features of all of them, one after another [tokens, hidden]."""
+        dev, eyes, out = self.embed.device, self.eyes(), []
+        ft = torch.float64 if self.dt == torch.float64 else torch.float32
+        for pixels in pictures:
+            x, row, col, (h, w) = patches(pixels, self.c.patch)
+            n = lambda v: torch.tensor([v], dtype=ft, device=dev)
+            f = tower(x[None].to(ft).to(dev), row[None].to(dev, ft), col[None].to(dev, ft), n(h), n(w), n(h * w), eyes, self.c, self.dt, trace)
+            out.append(f[0])
+        return torch.cat(out)
+
+    def forward(self, tokens, doc=None, kdoc=None, gold=None, fn=None, trace=None, media=None):
         """tokens [B,T] -> logits [B,T,V]. fn: namespace of (compiled) functions. With gold: (logits, losses [MLA, 4], load [MoE, E])."""
-        y, top, losses, loads = self.body(tokens, doc, kdoc, gold, fn, trace)
+        y, top, losses, loads = self.body(tokens, doc, kdoc, gold, fn, trace, media)
         logits = acc(mm(y, top.head, self.dt))
         return logits if gold is None else (logits, losses, loads)
 
     # banks_at and bank_mixed exist for mutate.py only
-    def body(self, tokens, doc=None, kdoc=None, gold=None, fn=None, trace=None):
+    def body(self, tokens, doc=None, kdoc=None, gold=None, fn=None, trace=None, media=None):
+        """media: (features [n, hidden], flat positions [n] in tokens) put in place of the embeddings; position B * T is nowhere."""
         c, dt = self.c, self.dt
         fn = fn or types.SimpleNamespace(mixnorm=mixnorm, kda=kda, mla=mla, moe=moe, mlp=situ_mlp)
         layers, top, w1, w3, w2 = self.parts()
         kdoc = doc if kdoc is None else kdoc
         real = None if gold is None else (doc >= 0 if doc is not None else torch.ones_like(gold, dtype=torch.bool))
         P, bank, losses, loads = acc(F.embedding(tokens, top.embed.to(dt) if dt == torch.bfloat16 else top.embed)), [], [], []
+        if media is not None:
+            nowhere = F.pad(P.flatten(0, 1), (0, 0, 0, 1))
+            P = nowhere.index_copy(0, media[1], media[0].to(P.dtype))[:-1].view_as(P)
         for i, p in enumerate(layers):
             x = fn.mixnorm(bank + [P] if bank else [P], p.self_attention_res_norm, p.self_attention_res_proj, p.input_layernorm, dt)
             if self.banks_at(i):
@@ -525,15 +690,34 @@ def from_folder(path, dt=torch.float32, device="cpu"):
     return m.load(read_folder(path)).to(device).eval().requires_grad_(False)
 
 
+def check_vision(path, name, m, want, ids):
+    from PIL import Image
+    proc = json.load(open(os.path.join(path, name, "preprocessor_config.json")))["media_proc_cfg"]
+    for i in "bc":
+        off = (torch.from_numpy(canvas(Image.open(os.path.join(path, f"image_{i}.png")), proc)).int() - want[f"image_{i}_canvas"].int()).abs().max()
+        assert off <= 1, (i, off)
+    pixels = canvas(Image.open(os.path.join(path, "image_a.png")), proc)
+    x, row, col, (h, w) = patches(pixels)
+    flat, tr = row * w + col, {}
+    feat = m.see([pixels], tr)
+    e = [(x - want["pixel_values"].flatten(1)[flat]).abs().max().item(), (tr["patch_embed"][0] - want["vision_patch_embed"][flat]).abs().max().item(),
+         (tr["tower_out"][0] - want["vision_tower_out"][flat]).abs().max().item(), (feat - want["vision_merged"]).abs().max().item()]
+    print(f"{path} {name}: pixels, patches, tower, projector", *(f"{v:.1e}" for v in e), flush=True)
+    assert max(e) < 2e-5
+    return feat, (ids[0] == m.c.pad).nonzero().flatten()
+
+
 def check_fixture(path):
     from safetensors.torch import load_file
     want, info = load_file(os.path.join(path, "expected.safetensors")), json.load(open(os.path.join(path, "expected.json")))
     ids = want["input_ids"][None]
     for name in ("model", "model-mxfp4"):
-        m = from_folder(os.path.join(path, name), torch.float64)
+        m, media = from_folder(os.path.join(path, name), torch.float64), None
+        if m.c.vision:
+            media = check_vision(path, name, m, want, ids)
         for core in (kda_recurrent, kda_chunked):
             m.core, tr = core, {}
-            lg = m(ids, trace=tr)[0]
+            lg = m(ids, trace=tr, media=media)[0]
             n = want["logits_last"].shape[0]
             e1 = (lg[-n:] - want["logits_last"]).abs().max().item()
             e2 = max((t[0, -1] - w).abs().max().item() for t, w in zip(tr["layer"], want["layer_out_last"]))
@@ -545,7 +729,7 @@ def check_fixture(path):
                         assert s["chosen"][0, pos].nonzero().flatten().tolist() == sel, (layer, pos)
         seq, e3 = ids, 0
         for step, tok in enumerate(want["decode_tokens"].tolist()):
-            lg = m(seq)[0, -1]
+            lg = m(seq, media=media)[0, -1]
             e3 = max(e3, (lg - want["decode_logits"][step]).abs().max().item())
             assert lg.argmax().item() == tok, f"greedy token {step}"
             seq = torch.cat((seq, torch.tensor([[tok]])), 1)

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
+import export
+import gen_vision
 import model as M
 
 FOLDER = Path(__file__).resolve().parent.parent
 BY_LINE = ("T4", "T5", "T6", "T7", "T8")
+PICTURES = export.PICTURES["media_proc_cfg"]
 SCORES = 1 << 26  # attention scores of one head in a batch; bounds the memory
 
 
@@ -30,7 +34,31 @@ def read_eval(task, folder=FOLDER):
     return entries
 
 
+def picture_prompt(corpus, parts):
+    """(prompt, [(canvas, position of its first pad)]) of a user's message of text and pictures."""
+    form, ids, pictures = corpus.chat_format, list(corpus.chat_format.open["user"]), []
+    for part in parts:
+        if part["type"] == "text":
+            ids += corpus.encoder.encode(part["text"])
+            continue
+        image = part["image"] if "image" in part else Image.open(FOLDER / part["image_url"]["url"])
+        canvas = M.canvas(image, PICTURES)
+        pieces, first = gen_vision.media_pieces(corpus.encoder, *image.size, canvas.shape[0] * canvas.shape[1] // 28**2)
+        pictures.append((canvas, len(ids) + first))
+        ids += pieces
+    return ids + form.close["user"] + form.open["assistant"], pictures
+
+
 def tokens_of(corpus, entry):
+    """[(prompt, answer, pictures)]: one, or one for each turn of a chat."""
+    content = entry["messages"][0]["content"] if "messages" in entry else ""
+    if isinstance(content, list):
+        prompt, pictures = picture_prompt(corpus, content)
+        return [(prompt, corpus.encoder.encode(entry["answers"][0]) + corpus.chat_format.close["assistant"], pictures)]
+    return [(*pair, []) for pair in text_tokens(corpus, entry)]
+
+
+def text_tokens(corpus, entry):
     """[(prompt, answer)]: one pair, or one for each turn of a chat."""
     form, encode = corpus.chat_format, corpus.encoder.encode
     end = form.close["assistant"]
@@ -84,20 +112,30 @@ class Score:
         self.answers += len(lines)
 
 
+def media(model, rows, width, device):
+    """Features of the pictures of all rows, and their places."""
+    if not any(rows):
+        return None
+    features = model.see([canvas for row in rows for canvas, _ in row])
+    places = [torch.arange(c.shape[0] * c.shape[1] // 28**2) + first + r * width for r, row in enumerate(rows) for c, first in row]
+    return features, torch.cat(places).to(device)
+
+
 @torch.no_grad()
 def teacher_forced(model, pairs, pad, device):
     """For each pair (whether each answer token is the most likely one, its nats). Pairs of like length share a batch, padded behind their end."""
     out = [None] * len(pairs)
-    order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
+    length = lambda i: len(pairs[i][0]) + len(pairs[i][1])
+    order = sorted(range(len(pairs)), key=length)
     while order:
-        longest = len(pairs[order[-1]][0]) + len(pairs[order[-1]][1])
+        longest = length(order[-1])
         count = max(1, min(64, SCORES // longest**2))
         group, order = order[-count:], order[:-count]
         ids = torch.full((len(group), longest), pad)
         for row, i in zip(ids, group):
-            row[:sum(map(len, pairs[i]))] = torch.tensor(list(pairs[i][0]) + list(pairs[i][1]))
+            row[:length(i)] = torch.tensor(list(pairs[i][0]) + list(pairs[i][1]))
         ids = ids.to(device)
-        y, top = model.body(ids[:, :-1])[:2]
+        y, top = model.body(ids[:, :-1], media=media(model, [pairs[i][2] for i in group], longest - 1, device))[:2]
         row = torch.tensor([r for r, i in enumerate(group) for _ in pairs[i][1]], device=device)
         place = torch.tensor([len(pairs[i][0]) + j for i in group for j in range(len(pairs[i][1]))], device=device)
         target = ids[row, place]
@@ -116,8 +154,8 @@ def score(model, corpus, entries, device, rewrite=None):
     """{kind: Score}. `rewrite(prompt, answer)` changes the tokens first, for faults of a tokenizer or a chat format."""
     pairs, owners = [], []
     for number, entry in enumerate(entries):
-        for prompt, answer in tokens_of(corpus, entry):
-            pairs.append(rewrite(prompt, answer) if rewrite else (prompt, answer))
+        for prompt, answer, pictures in tokens_of(corpus, entry):
+            pairs.append((*(rewrite(prompt, answer) if rewrite else (prompt, answer)), pictures))
             owners.append(number)
     found = collections.defaultdict(list)
     for owner, pair, result in zip(owners, pairs, teacher_forced(model, pairs, corpus.encoder.special("[PAD]"), device)):
