@@ -1,8 +1,11 @@
 """Questions about pictures for evaluation, from the test seeds: generated ones for the gates, and some as files in ../eval.
 
     python picture_tests.py --atlas atlas.npz       writes ../eval/v1.jsonl to v7.jsonl and ../eval/pictures/*.png
+
+The files ask in trained wordings; beside them stands a kind ", new wordings" that is reported and has no gate.
 """
 import argparse
+import contextlib
 import json
 import random
 from pathlib import Path
@@ -24,6 +27,20 @@ SIZES = {"to 4 tokens": lambda p: p.tokens <= 4, "5 to 16 tokens": lambda p: 4 <
          "long and narrow": lambda p: max(p.width, p.height) >= 2.5 * min(p.width, p.height),
          "no padding": lambda p: p.width % 28 == 0 and p.height % 28 == 0}
 ANSWERS = {"color": V.COLORS, "shape": V.SHAPES, "count": V.NUMBERS}
+
+
+@contextlib.contextmanager
+def trained_wordings():
+    """Inside, test questions are worded as in the training; their pictures stay those of the tests."""
+    names = [name for name in vars(V) if name.endswith("_HELD") and hasattr(V, name[:-5])]
+    kept = {name: getattr(V, name) for name in names}
+    try:
+        for name in names:
+            setattr(V, name, getattr(V, name[:-5]))
+        yield
+    finally:
+        for name, wordings in kept.items():
+            setattr(V, name, wordings)
 
 
 def questions(corpus, task, kind, count, style=None, plain=False):
@@ -56,7 +73,8 @@ def with_images(entry, textures):
     return {**{k: v for k, v in entry.items() if k != "parts"}, "messages": [{"role": "user", "content": content}]}
 
 
-COUNT = {"V1": 30, "V2": 12, "V3": 24, "V4": 14, "V5": 24, "V6": 30, "V7": 6}
+COUNT = {"V1": 40, "V2": 25, "V3": 30, "V4": 25, "V5": 30, "V6": 40, "V7": 10}
+NEW, NEW_COUNT = ", new wordings", 10
 
 
 def main(atlas):
@@ -67,13 +85,18 @@ def main(atlas):
     for task, kinds in KINDS.items():
         with open(FOLDER / f"{task.lower()}.jsonl", "w", encoding="utf-8") as out:
             for kind in kinds:
-                for entry in questions(corpus, task, kind, COUNT[task], "noto", True):
+                with trained_wordings():
+                    entries = list(questions(corpus, task, kind, COUNT[task], "noto", True))
+                if task in ("V1", "V2", "V3") and "never" not in kind:
+                    entries += [{**entry, "kind": kind + NEW} for entry in questions(corpus, task, kind, NEW_COUNT, "noto", True)]
+                for entry in entries:
                     content, number = [], 0
                     for p in entry.pop("parts"):
                         if isinstance(p, str):
                             content.append({"type": "text", "text": p})
                             continue
-                        name = f"{task.lower()}-{list(kinds).index(kind)}-{entry['seed']}-{number}.png"
+                        new = "-new" if entry["kind"].endswith(NEW) else ""
+                        name = f"{task.lower()}-{list(kinds).index(kind)}{new}-{entry['seed']}-{number}.png"
                         number += 1
                         Image.fromarray(V.pixels(p, textures)).save(FOLDER / "pictures" / name, optimize=True)
                         total += (FOLDER / "pictures" / name).stat().st_size
