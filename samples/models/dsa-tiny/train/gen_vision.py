@@ -45,7 +45,7 @@ COUNT = ("How many {x} are there?", "How many {x} do you see?", "Count the {x}."
 COUNT_HELD = ("How many {x} can you count?", "How many {x} are here?")
 COLOR = ("What color is the {x}?", "What is the color of the {x}?", "Which color does the {x} have?", "Tell me the color of the {x}.",
          "Name the color of the {x}.", "Which color is the {x}?", "What color has the {x}?", "What color does the {x} have?")
-COLOR_HELD = ("Which color has the {x}?", "What color do you see on the {x}?")
+COLOR_HELD = ("Which color has the {x}?", "Which color is the {x} here?")
 SHAPE = ("What shape is {x}?", "Which shape is {x}?", "What is the {x} thing?", "Name the {x} shape.", "Tell me which shape is {x}.",
          "What is {x} here?", "What shape has the color {x}?", "Which thing is {x}?")
 SHAPE_HELD = ("What {x} shape do you see?", "Which shape do you see in {x}?")
