@@ -138,5 +138,5 @@ if __name__ == "__main__":
                                     else os.path.join(HERE, "..", "config.json"))))
         m = M.Model(c, dt=torch.float32)
         if a.ckpt:
-            train.resume(m, train.Heads(c.hidden, 1), [a.ckpt])
+            train.resume(m, None, [a.ckpt])
         write(m, a.out)

@@ -39,15 +39,25 @@ def candidates(corpus):
     last = max(i for i, (role, _) in enumerate(m) if role == "assistant")
     yield "story", m[:last], m[last][1], 300
     for task, name, size in (("T4", "needles, short", {"needles": 10, "context": 500, "questions": 2}),
-                             ("T4", "needles", {"needles": 40, "context": 2000, "questions": 3}),
-                             ("T5", "list of 200 lines", {"lines": 200, "questions": 4})):
+                             ("T4", "needles", {"needles": 30, "context": 1000, "questions": 3}),
+                             ("T5", "list of 100 lines", {"lines": 100, "questions": 4})):
         plan = documents.retrieval_plan(corpus, task, 950, held_out=True, **size)
         text, lines = (documents.gen_retrieval.list_text if task == "T5" else documents.gen_retrieval.needle_text)(plan, corpus.words)
         yield name, user(text), "\n".join(lines), 90
-    for task, name, size in (("T6", "registers", {"assignments": 100, "questions": 4}), ("T7", "passage", {"context": 1200, "questions": 1}),
-                             ("T8", "two hops", {"context": 600, "questions": 2, "kind": "both"})):
+    for task, name, size in (("T6", "registers", {"assignments": 20, "questions": 2}), ("T7", "passage", {"context": 600, "questions": 1}),
+                             ("T8", "two hops", {"context": 300, "questions": 2, "kind": "both"})):
         text, lines = documents.written_document(corpus, task, 950, held_out=True, **size).text()
         yield name, user(text), "\n".join(lines), 90
+
+
+def picture_candidates():
+    """(name, messages with pictures, guess): the first questions of each kind in ../eval."""
+    for task, count in (("V1", 2), ("V2", 2), ("V3", 3), ("V4", 2), ("V5", 1), ("V6", 2), ("V7", 2)):
+        seen = {}
+        for entry in scoring.read_eval(task):
+            seen[entry["kind"]] = seen.get(entry["kind"], 0) + 1
+            if seen[entry["kind"]] <= count and entry["kind"] != "before a long text":
+                yield f"{task} {entry['kind']} {entry['seed']}", entry["messages"], entry["answers"][0]
 
 
 def list_prompt(corpus, seed):
@@ -57,13 +67,14 @@ def list_prompt(corpus, seed):
 
 
 @torch.no_grad()
-def greedy(model, prompt, guess, eos, limit, device):
+def greedy(model, prompt, guess, eos, limit, device, pictures=()):
     """Greedy answer, smallest gap between best and second logit, logits that chose the first token.
 
     `guess` saves time only: as far as it is what greedy decoding yields, one pass over prompt and guess gives all its steps."""
     ids, gap, first, ahead = list(prompt), float("inf"), None, list(guess)
     while len(ids) - len(prompt) < limit:
-        y, top = model.body(torch.tensor([ids + ahead[:-1]], device=device))[:2]
+        row = torch.tensor([ids + ahead[:-1]], device=device)
+        y, top = model.body(row, media=scoring.media(model, [pictures], row.shape[1], device))[:2]
         for lg in M.mm(y[0, len(ids) - 1:], top.head, model.dt):
             first = lg if first is None else first
             two = lg.topk(2)
@@ -100,14 +111,16 @@ def main(folder, out, device):
     goldens, dropped = [], []
 
     def add(name, messages, guess, limit, logits=False, **more):
-        prompt = corpus.chat_format.prompt(messages)
+        shown = isinstance(messages[0], dict)
+        prompt, pictures = scoring.picture_prompt(corpus, messages[0]["content"]) if shown else (corpus.chat_format.prompt(messages), [])
         guess = corpus.encoder.encode(guess) + corpus.chat_format.close["assistant"] if guess else []
-        answer, gap, first = greedy(model, prompt, guess, eos, limit, device)
-        y, top = half.body(torch.tensor([prompt + answer[:-1]], device=device))[:2]
+        answer, gap, first = greedy(model, prompt, guess, eos, limit, device, pictures)
+        row = torch.tensor([prompt + answer[:-1]], device=device)
+        y, top = half.body(row, media=scoring.media(half, [pictures], row.shape[1], device))[:2]
         same = M.mm(y[0, len(prompt) - 1:], top.head, half.dt).argmax(-1).tolist() == answer
         end = corpus.chat_format.close["assistant"]
         done = answer[-len(end):] == end
-        entry = {"name": name, "messages": [{"role": r, "content": t} for r, t in messages], "prompt_ids": prompt, "answer_ids": answer,
+        entry = {"name": name, "messages": messages if shown else [{"role": r, "content": t} for r, t in messages], "prompt_ids": prompt, "answer_ids": answer,
                  "text": corpus.encoder.decode(answer[:-len(end)] if done else answer), "smallest_gap": round(gap, 4), "same_in_bf16": same, **more}
         if logits:
             entry["first_logits"] = [round(v, 6) for v in first.tolist()]
@@ -115,13 +128,15 @@ def main(folder, out, device):
         print(f"{'kept' if good else 'DROPPED'} {name}: {len(prompt)} tokens, gap {gap:.2f}, done {done}, bf16 {same}: {entry['text'][:100]!r}", flush=True)
         (goldens if good else dropped).append(entry)
 
-    best = max((selections(model, corpus.chat_format.prompt(list_prompt(corpus, 50 * s)[0]), device) + (50 * s,) for s in range(101, 113)),
+    best = max((selections(model, corpus.chat_format.prompt(list_prompt(corpus, 50 * s)[0]), device) + (50 * s,) for s in range(101, 104)),
                key=lambda r: r[1])
     add("list of 60 lines", *list_prompt(corpus, best[2]), 60, True,
         selected={"what": "positions chosen by the indexer at the last prompt position, by 0-based layer", "layers": best[0],
                   "edge": f"{best[1]:.3e}", "edge_is": "score of the last chosen minus score of the first not chosen, over the standard deviation"})
     for name, messages, guess, limit in candidates(corpus):
         add(name, messages, guess, limit, name in ("capital", "sum"))
+    for name, messages, guess in picture_candidates():
+        add(name, messages, guess, 40, name.startswith("V1"))
     json.dump({"what": "greedy answers of the exported weights, computed in FP64 by train/model.py; thinking off, no sampling",
                "smallest_gap_kept": GAP, "first_logits": "logits of the last prompt position, 6 digits after the point",
                "goldens": goldens, "dropped": [d["name"] for d in dropped]}, open(out, "w"), indent=None, separators=(",", ":"), ensure_ascii=False)

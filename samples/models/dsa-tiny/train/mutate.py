@@ -24,7 +24,8 @@ import quant
 import scoring
 
 ORIGINAL = {n: getattr(M, n) for n in ("index_scores", "mla_parts", "mla_output", "short_conv", "kda_gate", "kda_qk", "kda_output", "mix",
-                                       "route", "situ", "moe", "expert_sum", "mixnorm", "kda", "select_topk")}
+                                       "route", "situ", "moe", "expert_sum", "mixnorm", "kda", "select_topk", "cells", "rotate", "merge",
+                                       "patches", "canvas", "project_norm")}
 
 
 POINTS, NATS, GOLDEN = 20, 0.15, 1e-4
@@ -308,6 +309,28 @@ def without_stop(corpus, prompt, answer):
     return prompt, [*answer, corpus.encoder.special("[EOS]")]
 
 
+# ---- pictures
+
+def nearest(row, col, h, w, table):
+    at = lambda i, n, size: F.one_hot((((i + 0.5) * (size / n)).floor().long()).clamp(max=size - 1), size).to(row.dtype)
+    return (at(row, h, table[0])[..., :, None] * at(col, w, table[1])[..., None, :]).flatten(-2)
+
+
+def other_merge(x):
+    N, L, D = x.shape
+    return x.reshape(N, L // 4, 4, D)[:, :, [0, 2, 1, 3]].reshape(N, L // 4, 4 * D)
+
+
+def transposed_patches(pixels, P=14):
+    x, *where = ORIGINAL["patches"](pixels, P)
+    return x.view(-1, 3, P, P).transpose(-1, -2).reshape(x.shape), *where
+
+
+def not_normalised(pixels, P=14):
+    x, *where = ORIGINAL["patches"](pixels, P)
+    return x / 2 + 0.5, *where
+
+
 FAULTS = {
     "none": lambda m: None,
     "selection: random set": by_score(random_set),
@@ -354,6 +377,14 @@ FAULTS = {
     "experts: latent norm missing": patch(moe=moe_without("missing")),
     "experts: caps of SiTU missing": patch(situ=lambda g, u, b1, b2: F.silu(g) * u),
     "experts: caps 4 / 25": patch(situ=lambda g, u, b1, b2: ORIGINAL["situ"](g, u, 4.0, 25.0)),
+    "vision: patches transposed": patch(patches=transposed_patches),
+    "vision: rotation of rows and columns exchanged": patch(rotate=lambda x, row, col: ORIGINAL["rotate"](x, col, row)),
+    "vision: position table nearest": patch(cells=nearest),
+    "vision: merge order": patch(merge=other_merge),
+    "vision: BGR": patch(patches=lambda pixels, P=14: ORIGINAL["patches"](pixels[..., ::-1], P)),
+    "vision: padding white": patch(canvas=lambda image, proc: ORIGINAL["canvas"](image, proc, 255)),
+    "vision: mean and standard deviation missing": patch(patches=not_normalised),
+    "vision: norm of the projector missing": patch(project_norm=lambda y, w: y),
     "text: marks exchanged": rewrite(swapped_marks),
     "text: marks spelled out": rewrite(marks_as_text),
     "text: digits grouped by three": rewrite(grouped_digits),
@@ -390,7 +421,12 @@ def short_entries(task, kind, count):
 
 
 def questions(corpus, size):
-    """name -> entries. A probe of pictures would stand here too."""
+    """name -> entries."""
+    pictures = lambda n: {"V1": short_entries("V1", "styles of the training", n), "V2": short_entries("V2", "color", n) + short_entries("V2", "shape", n),
+                          "V3": short_entries("V3", "relations", n), "V4": short_entries("V4", "typefaces of the training", n),
+                          "V5": short_entries("V5", "flags", n // 2), "V6": short_entries("V6", "clothes", n // 2)}
+    if size == "pictures":
+        return pictures(8)
     if size == "quick":
         return {"T2": short_entries("T2", "plots", 1), "T3 two digits": short_entries("T3", "two digits", 2),
                 "T5": long_entries(corpus, "T5", 1, lines=20, questions=2), "T6": long_entries(corpus, "T6", 1, assignments=10, questions=2)}
@@ -409,6 +445,7 @@ def questions(corpus, size):
         + long_entries(corpus, "T8", docs, context=part(1600), questions=8, kind="both"),
         "T9": short_entries("T9", "call", n // 2) + short_entries("T9", "use", n // 2),
         "T10": short_entries("T10", "asked", n // 2) + short_entries("T10", "response format", n // 2),
+        **pictures(n),
     }
 
 
@@ -513,7 +550,8 @@ if __name__ == "__main__":
     p.add_argument("--out", default="")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--only", nargs="*", default=[])
-    p.add_argument("--size", default="full", choices=("full", "small", "quick"), help="small: for two CPU cores; quick: only to see that every fault runs")
+    p.add_argument("--size", default="full", choices=("full", "small", "quick", "pictures"),
+                   help="small: for two CPU cores; pictures: only questions about them; quick: only to see that every fault runs")
     a = p.parse_args()
     with torch.no_grad():
         run(a.model, a.device, a.only, a.size, a.out)

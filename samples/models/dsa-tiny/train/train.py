@@ -587,7 +587,9 @@ def resume(model, heads, paths):
         for f in sorted(os.listdir(path)):
             if f.startswith("ckpt-") and f.endswith(".safetensors"):
                 t.update(load_file(os.path.join(path, f)))
-    for n, p in list(model.named_parameters()) + [("heads." + n, p) for n, p in heads.named_parameters()]:
+    if heads is None:
+        t = {n: v for n, v in t.items() if not n.startswith("heads.")}
+    for n, p in list(model.named_parameters()) + [("heads." + n, p) for n, p in (heads.named_parameters() if heads else ())]:
         if n in t:
             p.copy_(t.pop(n))
         else:
