@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dsa_sdk.h"
 #include "golden/prompt_fixture.h"
 #include "support/values.h"
 #include "text/chat_format.h"
@@ -103,6 +104,48 @@ TEST_SUITE("golden/bundled") {
         REQUIRE(answer(model, prompt, expected.size(), step) == expected);
     }
     if (model.decoder->vision() != nullptr) CHECK(pictures == 2);
+  }
+
+  TEST_CASE(
+      "IMG-10 sessions that ask about one picture encode it once, and each picture has its own answer") {
+    dsa_runtime* runtime = nullptr;
+    dsa_model* model = nullptr;
+    REQUIRE(dsa_runtime_create(nullptr, &runtime) == DSA_OK);
+    REQUIRE(dsa_model_load_path(runtime, kFolder.c_str(), nullptr, nullptr, &model) == DSA_OK);
+    const auto ask = [&](const std::string& picture) {
+      const std::string path = DSA_SOURCE_DIR "/samples/pictures/" + picture;
+      dsa_image* image = nullptr;
+      dsa_session* session = nullptr;
+      dsa_prompt* prompt = nullptr;
+      REQUIRE(dsa_image_from_file(runtime, path.c_str(), nullptr, &image) == DSA_OK);
+      REQUIRE(dsa_session_create(model, nullptr, &session) == DSA_OK);
+      REQUIRE(dsa_prompt_create(runtime, &prompt) == DSA_OK);
+      REQUIRE(dsa_prompt_message(prompt, DSA_ROLE_USER) == DSA_OK);
+      REQUIRE(dsa_prompt_image(prompt, image) == DSA_OK);
+      REQUIRE(dsa_prompt_text(prompt, "What is this?", DSA_NTS) == DSA_OK);
+      dsa_run* run = nullptr;
+      REQUIRE(dsa_run_start(session, prompt, nullptr, &run) == DSA_OK);
+      dsa_event e = DSA_INIT(dsa_event);
+      while (dsa_run_next(run, DSA_FOREVER, &e) == DSA_OK) {
+      }
+      dsa_str text{};
+      REQUIRE(dsa_run_get_text(run, DSA_CHANNEL_ANSWER, &text) == DSA_OK);
+      std::string answer(text.ptr, text.len);
+      dsa_run_release(run);
+      dsa_prompt_release(prompt);
+      dsa_session_release(session);
+      dsa_image_release(image);
+      return answer;
+    };
+    CHECK(ask("elephant.png") == "An elephant.");
+    CHECK(ask("guitar.png") == "A guitar.");
+    CHECK(ask("elephant.png") == "An elephant.");
+    dsa_model_stats stats = DSA_INIT(dsa_model_stats);
+    REQUIRE(dsa_model_get_stats(model, &stats) == DSA_OK);
+    CHECK(stats.images_encoded == 2);
+    CHECK(stats.image_hits == 1);
+    dsa_model_release(model);
+    dsa_runtime_release(runtime);
   }
 
   TEST_CASE("logits and selected positions are those of the PyTorch model") {
