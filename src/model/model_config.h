@@ -44,6 +44,7 @@ struct IndexerConfig {
   int heads = 0, dim = 0, top_k = 0;
   RopeKind rope = RopeKind::none;  // of the first latent.rope_dim lanes
   bool fp8_keys = false;           // queries and keys are spread by a Hadamard matrix and rounded to FP8
+  bool norm_bias = true;           // false: the key norm may come without a bias
   float norm_eps = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 namespace dsa {
@@ -24,12 +25,14 @@ bool says_off(const Json& value) {
          ((value.is_array() || value.is_object() || value.is_string()) && value.empty()) || value == "";
 }
 
-Result<float> parse_scale(const JsonFields& text) {
-  DSA_ASSIGN(const double scale, text.number("routed_scaling_factor"));
-  if (!(scale > 0) || !std::isfinite(scale))
-    return error(Code::model, text.where(), ": 'routed_scaling_factor' is ", scale,
-                 ", expected a positive number");
-  return float(scale);
+// A number in (low, high], or low itself where it is `otherwise`; without `otherwise` the key must be there.
+Result<double> number_within(const JsonFields& fields, const char* key, double low, double high,
+                             std::optional<double> otherwise = {}) {
+  DSA_ASSIGN(const double value, otherwise ? fields.number_or(key, *otherwise) : fields.number(key));
+  if (!(value > low && value <= high) && !(otherwise && value == *otherwise))
+    return error(Code::model, fields.where(), ": '", key, "' is ", value, ", expected above ", low,
+                 " and up to ", high);
+  return value;
 }
 
 // Layers from first_k_dense_replace on have experts.
@@ -89,9 +92,7 @@ Status parse_decoder(const JsonFields& text, const char* context_key, ModelConfi
   DSA_ASSIGN(out.vocab, text.integer("vocab_size", 1, kMaxDim));
   DSA_ASSIGN(out.hidden, text.integer("hidden_size", 1, kMaxDim));
   DSA_ASSIGN(out.max_context, text.integer(context_key, 1, INT32_MAX));
-  DSA_ASSIGN(const double eps, text.number("rms_norm_eps"));
-  if (!(eps > 0))
-    return error(Code::model, text.where(), ": 'rms_norm_eps' is ", eps, ", expected a positive number");
+  DSA_ASSIGN(const double eps, number_within(text, "rms_norm_eps", 0, 1));
   out.norm_eps = float(eps);
   DSA_ASSIGN(const int64_t layers, text.integer("num_hidden_layers", 1, 4096));
   out.layers.resize(size_t(layers));
@@ -103,6 +104,7 @@ Status parse_end_tokens(const JsonFields& fields, ModelConfig& out) {
   std::vector<int64_t> tokens(1);
   if (fields.json()["eos_token_id"].is_array()) {
     DSA_ASSIGN(tokens, fields.integers("eos_token_id", 0, out.vocab - 1));
+    if (tokens.empty()) return error(Code::model, fields.where(), ": 'eos_token_id' is empty");
   } else {
     DSA_ASSIGN(tokens[0], fields.integer("eos_token_id", 0, out.vocab - 1));
   }
@@ -158,6 +160,12 @@ Status parse_latent_attention(const JsonFields& text, int rope_min, bool q_rank_
   DSA_ASSIGN(latent.nope_dim, text.integer("qk_nope_head_dim", 1, kMaxDim));
   DSA_ASSIGN(latent.rope_dim, text.integer("qk_rope_head_dim", rope_min, kMaxDim));
   DSA_ASSIGN(latent.v_dim, text.integer("v_head_dim", 1, kMaxDim));
+  if (text.has("qk_head_dim")) {
+    DSA_ASSIGN(const int64_t joined, text.integer("qk_head_dim", 1, kMaxDim));
+    if (joined != latent.nope_dim + latent.rope_dim)
+      return error(Code::model, text.where(), ": 'qk_head_dim' is ", joined, ", expected ", latent.nope_dim,
+                   " + ", latent.rope_dim, " like 'qk_nope_head_dim' and 'qk_rope_head_dim'");
+  }
   DSA_TRY(expect_boolean(text, "attention_bias", false, false));
   latent.norm_eps = kLatentNormEps;
   latent.scale = 1.f / std::sqrt(float(latent.nope_dim + latent.rope_dim));
@@ -167,9 +175,7 @@ Status parse_latent_attention(const JsonFields& text, int rope_min, bool q_rank_
 Status parse_rope(const JsonFields& text, ModelConfig& out) {
   const bool joined = text.has("rope_parameters");
   DSA_ASSIGN(const JsonFields place, joined ? text.object("rope_parameters") : Result<JsonFields>(text));
-  DSA_ASSIGN(const double theta, place.number("rope_theta"));
-  if (!(theta > 1) || !std::isfinite(theta))
-    return error(Code::model, place.where(), ": 'rope_theta' is ", theta, ", expected a number above 1");
+  DSA_ASSIGN(const double theta, number_within(place, "rope_theta", 1, 1e15));
   const int dim = out.latent.rope_dim;
   if (dim % 2 != 0 || dim > kRopeDimMax)
     return error(Code::unsupported, text.where(), ": 'qk_rope_head_dim' is ", dim,
@@ -188,28 +194,21 @@ Status parse_rope(const JsonFields& text, ModelConfig& out) {
         {"rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings", "beta_fast",
          "beta_slow", "mscale", "mscale_all_dim", "truncate", "rope_interleave", "interleaved"}));
     if (type == "yarn") {
-      DSA_ASSIGN(yarn.factor, scaling.number("factor"));
-      DSA_ASSIGN(yarn.original_context, scaling.number("original_max_position_embeddings"));
-      DSA_ASSIGN(yarn.beta_fast, scaling.number_or("beta_fast", 32));
-      DSA_ASSIGN(yarn.beta_slow, scaling.number_or("beta_slow", 1));
+      DSA_ASSIGN(yarn.factor, number_within(scaling, "factor", 1, 1e6));
+      DSA_ASSIGN(const int64_t context, scaling.integer("original_max_position_embeddings", 1, INT32_MAX));
+      yarn.original_context = double(context);
+      DSA_ASSIGN(yarn.beta_fast, number_within(scaling, "beta_fast", 0, 1e6, 32));
+      DSA_ASSIGN(yarn.beta_slow, number_within(scaling, "beta_slow", 0, 1e6, 1));
+      if (yarn.beta_slow >= yarn.beta_fast)
+        return error(Code::model, scaling.where(), ": 'beta_slow' is ", yarn.beta_slow,
+                     ", expected less than 'beta_fast' ", yarn.beta_fast);
       DSA_ASSIGN(yarn.truncate, scaling.boolean_or("truncate", true));
-      for (const auto& [key, value] :
-           {std::pair{"factor", yarn.factor - 1},
-            std::pair{"original_max_position_embeddings", yarn.original_context},
-            std::pair{"beta_slow", yarn.beta_slow}, std::pair{"beta_fast", yarn.beta_fast - yarn.beta_slow}})
-        if (!(value > 0) || !std::isfinite(value))
-          return error(Code::model, scaling.where(), ": '", key, "' is out of range for YaRN: factor ",
-                       yarn.factor, ", original context ", yarn.original_context, ", betas ", yarn.beta_fast,
-                       " and ", yarn.beta_slow);
       // Sines and cosines grow by one mscale over the other, scores by the square of the latter.
-      DSA_ASSIGN(const double mscale, scaling.number_or("mscale", 1));
-      DSA_ASSIGN(const double mscale_all, scaling.number_or("mscale_all_dim", 0));
+      DSA_ASSIGN(const double mscale, number_within(scaling, "mscale", 0, 100, 1));
+      DSA_ASSIGN(const double mscale_all, number_within(scaling, "mscale_all_dim", 0, 100, 0));
       const auto growth = [&](double m) { return 0.1 * m * std::log(yarn.factor) + 1; };
       out.rope.amplitude = float(growth(mscale) / growth(mscale_all));
       out.latent.scale *= float(growth(mscale_all) * growth(mscale_all));
-      if (!std::isfinite(out.rope.amplitude) || !std::isfinite(out.latent.scale))
-        return error(Code::model, scaling.where(), ": 'mscale' is ", mscale, " and 'mscale_all_dim' is ",
-                     mscale_all, ", expected small numbers");
     }
   }
   out.rope.frequencies.resize(size_t(dim / 2));
@@ -269,7 +268,8 @@ Status parse_kimi_experts(const JsonFields& text, ModelConfig& out) {
   DSA_ASSIGN(const int64_t shared, text.integer("num_shared_experts", 1, 1024));
   moe.shared_dim = int(shared) * moe.expert_dim;
   DSA_ASSIGN(moe.renormalize, text.boolean_or("moe_renormalize", true));
-  DSA_ASSIGN(moe.scale, parse_scale(text));
+  DSA_ASSIGN(const double scale, number_within(text, "routed_scaling_factor", 0, 1e6));
+  moe.scale = float(scale);
   DSA_ASSIGN(const std::string router, text.string("moe_router_activation_func"));
   DSA_TRY(expect_string(text, "moe_router_activation_func", "sigmoid"));
   DSA_TRY(expect_string(text, "topk_method", "noaux_tc"));
@@ -286,7 +286,8 @@ Status parse_deepseek_experts(const JsonFields& text, ModelConfig& out) {
   DSA_ASSIGN(const int64_t shared, text.integer("n_shared_experts", 1, 1024));
   moe.shared_dim = int(shared) * moe.expert_dim;
   DSA_ASSIGN(moe.renormalize, text.boolean_or("norm_topk_prob", true));
-  DSA_ASSIGN(moe.scale, parse_scale(text));
+  DSA_ASSIGN(const double scale, number_within(text, "routed_scaling_factor", 0, 1e6));
+  moe.scale = float(scale);
   DSA_TRY(expect_string(text, "scoring_func", "sigmoid"));
   DSA_TRY(expect_string(text, "topk_method", "noaux_tc"));
   DSA_TRY(expect_string(text, "moe_router_dtype", "float32"));
@@ -315,9 +316,7 @@ Status parse_deepseek_experts(const JsonFields& text, ModelConfig& out) {
 Status parse_swiglu(const JsonFields& text, ModelConfig& out) {
   DSA_ASSIGN(const std::string act, text.string("hidden_act"));
   DSA_TRY(expect_string(text, "hidden_act", "silu"));
-  DSA_ASSIGN(const double limit, text.number_or("swiglu_limit", 0));
-  if (!(limit >= 0) || !std::isfinite(limit))
-    return error(Code::model, text.where(), ": 'swiglu_limit' is ", limit, ", expected a positive number");
+  DSA_ASSIGN(const double limit, number_within(text, "swiglu_limit", 0, 1e6, 0));
   out.mlp.activation = {.kind = ActivationKind::swiglu, .limit = float(limit)};
   return Status::ok();
 }

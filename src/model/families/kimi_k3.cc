@@ -24,6 +24,7 @@ Status parse_sparse_layers(const JsonFields& text, ModelConfig& out) {
   if (!text.has("dsa_config")) return Status::ok();
   DSA_ASSIGN(const JsonFields dsa, text.object("dsa_config"));
   DSA_TRY(parse_indexer(dsa, out));
+  out.indexer.norm_bias = false;  // no published file shows whether there is one
   DSA_ASSIGN(const std::vector<int64_t> list, dsa.integers("dsa_layers", 1, int64_t(out.layers.size())));
   if (list.empty()) return error(Code::model, dsa.where(), ": 'dsa_layers' is empty");
   for (int64_t layer : list) {

@@ -45,7 +45,7 @@ Status load_indexer(WeightLoader& loader, const std::string& name, const ModelCo
                         out.q));
   DSA_TRY(loader.matrix(name + "wk.weight", {c.indexer.dim, c.hidden}, out.k));
   DSA_TRY(loader.vector(name + "k_norm.weight", {c.indexer.dim}, out.k_norm));
-  if (loader.has(name + "k_norm.bias"))
+  if (c.indexer.norm_bias || loader.has(name + "k_norm.bias"))
     DSA_TRY(loader.vector(name + "k_norm.bias", {c.indexer.dim}, out.k_norm_bias));
   return loader.matrix(name + "weights_proj.weight", {c.indexer.heads, c.hidden}, out.head_weights);
 }
