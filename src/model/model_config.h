@@ -9,8 +9,7 @@
 
 #include "base/status.h"
 #include "io/json.h"
-#include "kernels/activation/activation.h"
-#include "kernels/rope/rope.h"
+#include "ops/ops.h"
 
 namespace dsa {
 

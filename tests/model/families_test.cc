@@ -308,6 +308,28 @@ TEST_SUITE("model/families") {
     }
   }
 
+  TEST_CASE("the code in docs/new-family.md is that of kimi_linear.cc") {
+    const auto lines_of = [](const std::string& path) {
+      std::ifstream in(DSA_SOURCE_DIR "/" + path);
+      std::vector<std::string> lines;
+      for (std::string line; std::getline(in, line);) lines.push_back(line);
+      return lines;
+    };
+    const auto source = lines_of("src/model/families/kimi_linear.cc");
+    bool inside = false;
+    int compared = 0;
+    for (const std::string& line : lines_of("docs/new-family.md")) {
+      if (line.starts_with("```")) {
+        inside = !inside;
+      } else if (inside) {
+        INFO(line);
+        CHECK(std::find(source.begin(), source.end(), line) != source.end());
+        ++compared;
+      }
+    }
+    CHECK(compared >= 8);
+  }
+
   TEST_CASE("a family takes at most 400 lines of its own") {
     for (const char* family : {"kimi_k3", "kimi_linear", "deepseek_v32", "glm_moe_dsa", "deepseek_v4"}) {
       std::ifstream in(DSA_SOURCE_DIR "/src/model/families/" + std::string(family) + ".cc");

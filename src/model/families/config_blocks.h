@@ -6,8 +6,6 @@
 #include <initializer_list>
 
 #include "kernels/common/numbers.h"
-#include "kernels/kda/kda.h"
-#include "kernels/router/router.h"
 #include "model/model_config.h"
 
 namespace dsa {
