@@ -3,6 +3,15 @@
 #include <algorithm>
 
 namespace dsa {
+namespace {
+
+// A tensor that the config leaves no place for.
+Status refuse(const WeightLoader& loader, const std::string& name, const ModelConfig& c) {
+  if (!loader.has(name)) return Status::ok();
+  return error(Code::model, "'", c.tensor_prefix, name, "' is there, but the config has no use for it");
+}
+
+}  // namespace
 
 Status load_ends(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
   DSA_TRY(loader.plain_matrix("model.embed_tokens.weight", {c.vocab, c.hidden}, out.embedding));
@@ -78,7 +87,10 @@ Status load_latent_attention(WeightLoader& loader, const std::string& name, cons
   out.v_up.dim[1] = a.v_dim;
   out.v_up.data = kv_up.as<char>() + size_t(a.nope_dim) * size_t(a.latent_dim) * dtype_bytes(kv_up.dtype);
 
-  if (a.output_gate) DSA_TRY(loader.matrix(name + "g_proj.weight", {values, c.hidden}, out.gate));
+  if (a.output_gate)
+    DSA_TRY(loader.matrix(name + "g_proj.weight", {values, c.hidden}, out.gate));
+  else
+    DSA_TRY(refuse(loader, name + "g_proj.weight", c));
   DSA_TRY(loader.matrix(name + "o_proj.weight", {c.hidden, values}, out.o));
   const bool own = indexer == IndexerKind::full;
   if (loader.has(name + "indexer.wk.weight") != own)
@@ -106,6 +118,8 @@ Status load_moe(WeightLoader& loader, const std::string& name, const ModelConfig
   }
   if (moe.latent_norm)
     DSA_TRY(loader.vector(name + "routed_expert_norm.weight", {moe.latent_dim}, out.latent_norm));
+  else
+    DSA_TRY(refuse(loader, name + "routed_expert_norm.weight", c));
   DSA_TRY(load_mlp(loader, name + "shared_experts.", c.hidden, moe.shared_dim, out.shared));
 
   const int64_t width = c.expert_width();
