@@ -13,10 +13,12 @@
 #include "kernels/expert_gather/expert_gather.h"
 #include "kernels/expert_linear/expert_linear.h"
 #include "kernels/expert_plan/expert_plan.h"
+#include "kernels/fp8_round/fp8_round.h"
 #include "kernels/gated_norm/gated_norm.h"
 #include "kernels/gather_rows/gather_rows.h"
 #include "kernels/gelu/gelu.h"
 #include "kernels/grid_embedding/grid_embedding.h"
+#include "kernels/hadamard/hadamard.h"
 #include "kernels/head_linear/head_linear.h"
 #include "kernels/index_scores/index_scores.h"
 #include "kernels/kda/kda.h"
@@ -26,6 +28,7 @@
 #include "kernels/mxfp4_linear/mxfp4_linear.h"
 #include "kernels/place_rows/place_rows.h"
 #include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rope/rope.h"
 #include "kernels/rope_2d/rope_2d.h"
 #include "kernels/router/router.h"
 #include "kernels/short_conv/short_conv.h"
@@ -40,6 +43,9 @@
   X(layer_norm, LayerNormArgs)       \
   X(add, AddArgs)                    \
   X(router, RouterArgs)              \
+  X(rope, RopeArgs)                  \
+  X(hadamard, HadamardArgs)          \
+  X(fp8_round, Fp8RoundArgs)         \
   X(expert_plan, ExpertPlanArgs)     \
   X(expert_gather, ExpertGatherArgs) \
   X(append_rows, AppendRowsArgs)     \

@@ -70,6 +70,45 @@ struct WidenedWeights {
   int64_t tile_stride(int depth) const { return depth; }
 };
 
+// An FP8 matrix, widened to f32 tile by tile.
+struct Fp8Weights {
+  using Element = float;
+  static constexpr bool kUnpacks = true;
+
+  const uint8_t* codes;  // [out_dim, row_size]
+  const float* scales;   // [ceil(out_dim / kFp8Block), ceil(row_size / kFp8Block)]
+  int64_t row_size;
+
+  const float* tile(int o, int outs, int i, int depth, float* scratch) const {
+    const hn::Rebind<uint8_t, F32> d8;
+    const hn::RebindToUnsigned<F32> d32;
+    const int64_t blocks = (row_size + kFp8Block - 1) / kFp8Block;
+    for (int j = 0; j < outs; ++j) {
+      const uint8_t* row = codes + (o + j) * row_size + i;
+      const float* row_scales = scales + (o + j) / kFp8Block * blocks;
+      float* to = scratch + j * depth;
+      for (int begin = 0; begin < depth; begin += kFp8Block - (i + begin) % kFp8Block) {
+        const int run = kFp8Block - (i + begin) % kFp8Block;
+        const int end = depth < begin + run ? depth : begin + run;
+        const float scale = row_scales[(i + begin) / kFp8Block];
+        const Vec wide_scale = set(scale), power = set(0x1p120f);  // as in e4m3_to_f32
+        int k = begin;
+        for (; k + kLanes <= end; k += kLanes) {
+          const auto code = hn::PromoteTo(d32, hn::LoadU(d8, row + k));
+          const auto magnitude = hn::And(code, hn::Set(d32, 0x7f));
+          const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80)));
+          const Vec value = hn::BitCast(F32(), hn::Or(hn::ShiftLeft<20>(magnitude), sign));
+          const auto is_nan = hn::RebindMask(F32(), hn::Eq(magnitude, hn::Set(d32, 0x7f)));
+          store(hn::IfThenElse(is_nan, set(NAN), mul(mul(value, power), wide_scale)), to + k);
+        }
+        for (; k < end; ++k) to[k] = e4m3_to_f32(row[k]) * scale;
+      }
+    }
+    return scratch;
+  }
+  int64_t tile_stride(int depth) const { return depth; }
+};
+
 template <class Weights>
 inline const Weights& for_many_rows(const Weights& weights) {
   return weights;

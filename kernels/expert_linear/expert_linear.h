@@ -1,9 +1,9 @@
 // kernels/expert_linear/expert_linear.h: linear for many small groups of rows, each with a matrix of its own:
-// experts whose weights are plain.
+// experts whose weights are plain or FP8.
 //
 //   group.y[r, o] = sum over i of  group.weight[o, i] * x[group.row_begin + r, i]      for each group, r < rows
 //
-// Precision and order of sums as in linear.
+// FP8 weights as in linear. Precision and order of sums as in linear.
 #pragma once
 
 #include "base/tensor.h"
@@ -13,16 +13,17 @@
 namespace dsa {
 
 struct ExpertLinearGroup {
-  const void* weight;   // [out_dim, in_dim]
-  int row_begin, rows;  // in x; rows may be 0
-  float* y;             // [rows, out_dim]  output, rows y_stride apart
+  const void* weight;                    // [out_dim, in_dim]
+  int row_begin, rows;                   // in x; rows may be 0
+  float* y;                              // [rows, out_dim]  output, rows y_stride apart
+  const float* weight_scales = nullptr;  // [ceil(out_dim / 128), ceil(in_dim / 128)]  of f8_e4m3
 };
 
 struct ExpertLinearArgs {
   const float* x;                   // [all rows, in_dim]
   const ExpertLinearGroup* groups;  // [num_groups]
   int num_groups;
-  DType weight_type;           // bf16 or f32
+  DType weight_type;           // bf16, f32 or f8_e4m3; of all groups
   int64_t x_stride, y_stride;  // floats from row to row
   int in_dim, out_dim;
 };

@@ -9,13 +9,17 @@
 // kda_step   one token a sequence: the recurrence itself.
 // kda_chunk  many tokens: within a chunk, at most 64 tokens, the updates become a triangular system and products of small
 //            matrices. Every exponent that reaches exp is at most 0, or bounded inside a run of 16 tokens.
-// f32 state and sums; g in [-5.0625, 0] (16 * 5.0625 = 81 < 88.7 = log of the largest f32). The result does not depend on
+//            A run in which a channel decays by more than that goes token by token, as in kda_step.
+// f32 state and sums; g at most 0. Within kKdaMaxDecay per token a run of 16 always fits (16 * 5.0625 = 81 < 88.7 = log of
+// the largest f32). The result does not depend on
 // how a sequence is cut into steps beyond rounding.
 #pragma once
 
 #include "kernels/common/kernel.h"
 
 namespace dsa {
+
+constexpr float kKdaMaxDecay = 5.0625f;
 
 struct KdaSequence {
   int row_begin, rows;  // of q, k, v, g, beta, o

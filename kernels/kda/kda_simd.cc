@@ -96,6 +96,22 @@ struct Tile {
   alignas(64) float read[2][kTile][kStride];  // in[] times the state: of k, which becomes N, and of q
 };
 
+// Whether every channel's decay on either side of the middle is small enough for prepare().
+bool decays_little(const KdaArgs& a, int64_t t0, int rows, int64_t h) {
+  const int middle = rows / 2;
+  Vec least = zero();
+  for_each_vector(0, a.k_dim, [&](int64_t d, size_t n) {
+    Vec before = zero(), after = zero();
+    for (int t = 0; t < rows; ++t) {
+      const Vec g = load(token(a, t0 + t, h).g + d, n);
+      if (t <= middle) before = add(before, g);
+      if (t > middle) after = add(after, g);
+    }
+    least = hn::Min(least, hn::Min(before, after));
+  });
+  return hn::AllFalse(F32(), hn::Lt(least, set(-(kTile / 2 + 1) * kKdaMaxDecay)));
+}
+
 int padded(int rows) { return (rows + kRows - 1) / kRows * kRows; }
 
 void prepare(const KdaArgs& a, int64_t t0, int rows, int64_t h, Tile& tile) {
@@ -281,6 +297,10 @@ void kda_chunk(const KdaArgs& a, Queue& queue) {
     for (int t = 0; t < sequence.rows; t += kTile) {
       const int64_t t0 = int64_t(sequence.row_begin) + t;
       const int rows = sequence.rows - t < kTile ? sequence.rows - t : kTile;
+      if (!decays_little(a, t0, rows, h)) {
+        for (int r = 0; r < rows; ++r) step(a, token(a, t0 + r, h), next, next);
+        continue;
+      }
       prepare(a, t0, rows, h, tile);
       products(a, t0, rows, h, tile);
       read_state(a, rows, next, tile);

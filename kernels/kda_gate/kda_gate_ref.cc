@@ -22,8 +22,10 @@ void ref::kda_gate(const KdaGateArgs& a, Queue&) {
 
       float* g = a.g + (r * a.heads + h) * a.dim;
       const double rate = std::exp(double(a.a_log[h]));
-      for (int d = 0; d < a.dim; ++d)
-        g[d] = float(a.lower_bound * sigmoid(rate * (double(g[d]) + a.dt_bias[h * a.dim + d])));
+      for (int d = 0; d < a.dim; ++d) {
+        const double z = double(g[d]) + a.dt_bias[h * a.dim + d];
+        g[d] = float(a.lower_bound == 0 ? -rate * softplus(z) : a.lower_bound * sigmoid(rate * z));
+      }
 
       float& beta = a.beta[r * a.heads + h];
       beta = float(sigmoid(beta));

@@ -30,7 +30,9 @@ void kda_gate(const KdaGateArgs& a, Queue& queue) {
       const float* dt_bias = a.dt_bias + h * a.dim;
       const Vec rate = set(std::exp(a.a_log[h])), bound = set(a.lower_bound);
       for_each_vector(0, a.dim, [&](int64_t d, size_t n) {
-        store(mul(bound, sigmoid(mul(rate, add(load(g + d, n), load(dt_bias + d, n))))), g + d, n);
+        const Vec z = add(load(g + d, n), load(dt_bias + d, n));
+        store(a.lower_bound == 0 ? mul(hn::Neg(rate), softplus(z)) : mul(bound, sigmoid(mul(rate, z))), g + d,
+              n);
       });
     }
     float* beta = a.beta + r * a.heads;

@@ -71,7 +71,7 @@ bool Tensor::is_dense() const {
 }
 
 Tensor Tensor::slice(int64_t begin, int64_t n) const {
-  DSA_ASSERT(begin >= 0 && n >= 0 && begin + n <= dim[0]);
+  DSA_ASSERT(block_scales == nullptr && begin >= 0 && n >= 0 && begin + n <= dim[0]);
   Tensor t = *this;
   t.data = static_cast<char*>(data) + size_t(begin * stride[0]) * dtype_bytes(dtype);
   t.dim[0] = n;
@@ -79,7 +79,7 @@ Tensor Tensor::slice(int64_t begin, int64_t n) const {
 }
 
 Tensor Tensor::columns(int64_t begin, int64_t n) const {
-  DSA_ASSERT(begin >= 0 && n >= 0 && begin + n <= dim[rank - 1]);
+  DSA_ASSERT(block_scales == nullptr && begin >= 0 && n >= 0 && begin + n <= dim[rank - 1]);
   Tensor t = *this;
   t.data = static_cast<char*>(data) + size_t(begin) * dtype_bytes(dtype);
   t.dim[rank - 1] = n;
@@ -87,7 +87,7 @@ Tensor Tensor::columns(int64_t begin, int64_t n) const {
 }
 
 Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
-  DSA_ASSERT(is_dense());
+  DSA_ASSERT(block_scales == nullptr && is_dense());
   Tensor t = *this;
   set_dense(t, dims);
   DSA_ASSERT(t.count() == count());

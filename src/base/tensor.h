@@ -21,7 +21,8 @@ struct Tensor {
   DType dtype = DType::f32;
   int rank = 0;
   int64_t dim[kMaxRank] = {};
-  int64_t stride[kMaxRank] = {};  // elements; the last one is 1
+  int64_t stride[kMaxRank] = {};        // elements; the last one is 1
+  const float* block_scales = nullptr;  // of a whole f8_e4m3 matrix: [ceil(rows / 128), ceil(columns / 128)]
 
   Tensor() = default;
   // A dense row-major tensor.

@@ -192,7 +192,7 @@ uint64_t Package::kv_bytes_per_token() const {
   for (const LayerConfig& layer : config_->layers) {
     if (layer.attention == AttentionKind::latent)
       floats += uint64_t(config_->latent.latent_dim) + uint64_t(config_->latent.rope_dim);
-    if (layer.indexer) floats += uint64_t(config_->indexer.dim);
+    if (layer.indexer == IndexerKind::full) floats += uint64_t(config_->indexer.dim);
   }
   return floats * sizeof(float);
 }

@@ -13,8 +13,10 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   h = floats({n, hidden});
   out = floats({n, hidden});
   running = floats({n, hidden});
-  const size_t num_banks = (c.layers.size() + size_t(c.residual_block) - 1) / size_t(c.residual_block);
-  for (size_t i = 0; i < num_banks; ++i) banks.push_back(floats({n, hidden}));
+  if (c.residual == ResidualKind::attn_residual) {
+    const size_t num_banks = (c.layers.size() + size_t(c.residual_block) - 1) / size_t(c.residual_block);
+    for (size_t i = 0; i < num_banks; ++i) banks.push_back(floats({n, hidden}));
+  }
 
   qkv = floats({n, 3 * channels});
   qkv_conv = floats({n, 3 * channels});
@@ -23,6 +25,7 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   beta = floats({n, c.kda.heads});
   kda_o = floats({n, c.kda.heads, c.kda.head_dim});
   kda_gate = floats({n, channels});
+  if (c.kda.low_rank_output) kda_gate_rank = floats({n, c.kda.head_dim});
 
   const LatentAttentionConfig& a = c.latent;
   q_rank = floats({n, a.q_rank});
@@ -31,7 +34,7 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   kv = floats({n, a.latent_dim + a.rope_dim});
   o_latent = floats({n, a.heads, a.latent_dim});
   o = floats({n, a.heads, a.v_dim});
-  gate = floats({n, int64_t(a.heads) * a.v_dim});
+  if (a.output_gate) gate = floats({n, int64_t(a.heads) * a.v_dim});
 
   if (c.indexer.top_k > 0) {
     index_q = floats({n, c.indexer.heads, c.indexer.dim});
@@ -49,14 +52,14 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   pairs = integers({pairs_max});
   rows = integers({pairs_max});
   latent = floats({n, c.moe.latent_dim});
-  expert_x = floats({pairs_max, c.moe.latent_dim});
-  expert_y = floats({pairs_max, c.moe.latent_dim});
+  expert_x = floats({pairs_max, c.expert_width()});
+  expert_y = floats({pairs_max, c.expert_width()});
   expert_gate = floats({pairs_max, c.moe.expert_dim});
   expert_up = floats({pairs_max, c.moe.expert_dim});
   mlp_gate = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
   mlp_up = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
   mxfp4_workspace =
-      allocate(mxfp4_linear_workspace_bytes(pairs_max, std::max(c.moe.latent_dim, c.moe.expert_dim)));
+      allocate(mxfp4_linear_workspace_bytes(pairs_max, std::max(c.expert_width(), c.moe.expert_dim)));
   mxfp4_groups.reserve(2 * size_t(c.moe.experts));
   linear_groups.reserve(2 * size_t(c.moe.experts));
   conv_sequences.resize(size_t(sequences));
@@ -66,33 +69,20 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
 }
 
 void Activations::set_tokens(int n) {
-  for (Tensor* t : {&x,
-                    &h,
-                    &out,
-                    &running,
-                    &qkv,
-                    &qkv_conv,
-                    &f_rank,
-                    &g,
-                    &beta,
-                    &kda_o,
-                    &kda_gate,
-                    &q_rank,
-                    &q,
-                    &q_latent,
-                    &kv,
-                    &o_latent,
-                    &o,
-                    &gate,
-                    &index_q,
-                    &index_k,
-                    &index_weights,
-                    &selected,
-                    &router_logits,
-                    &expert_ids,
-                    &expert_weights,
-                    &latent,
-                    &mlp_gate,
+  for (Tensor* t : {&x,          &h,
+                    &out,        &running,
+                    &qkv,        &qkv_conv,
+                    &f_rank,     &g,
+                    &beta,       &kda_o,
+                    &kda_gate,   &kda_gate_rank,
+                    &q_rank,     &q,
+                    &q_latent,   &kv,
+                    &o_latent,   &o,
+                    &gate,       &index_q,
+                    &index_k,    &index_weights,
+                    &selected,   &router_logits,
+                    &expert_ids, &expert_weights,
+                    &latent,     &mlp_gate,
                     &mlp_up})
     t->dim[0] = n;
   for (Tensor& bank : banks) bank.dim[0] = n;

@@ -20,8 +20,8 @@ struct Activations {
 
   // Residual stream.
   Tensor x, h, out;           // [tokens, hidden]  block input, its norm, block output
-  std::vector<Tensor> banks;  // [tokens, hidden] each: banked sources
-  Tensor running;             // [tokens, hidden]  sum of the blocks since the last bank
+  std::vector<Tensor> banks;  // [tokens, hidden] each: banked sources of attention residuals
+  Tensor running;             // [tokens, hidden]  sum of the blocks, since the last bank if there are banks
 
   // KDA.
   Tensor qkv, qkv_conv;  // [tokens, 3 * heads * dim]  before and after the convolution
@@ -30,6 +30,7 @@ struct Activations {
   Tensor beta;           // [tokens, heads]
   Tensor kda_o;          // [tokens, heads, dim]
   Tensor kda_gate;       // [tokens, heads * dim]
+  Tensor kda_gate_rank;  // [tokens, dim]  of a low-rank output gate
 
   // Latent attention.
   Tensor q_rank;    // [tokens, q_rank]
@@ -54,12 +55,12 @@ struct Activations {
   Tensor offsets;                                // [experts + 1]  i32
   Tensor pairs, rows;                            // [tokens * experts per token]  i32
   Tensor latent;                                 // [tokens, latent]  what the experts read; later their sum
-  Tensor expert_x, expert_y;                     // [tokens * experts per token, latent]
+  Tensor expert_x, expert_y;                     // [tokens * experts per token, latent or hidden]
   Tensor expert_gate, expert_up;                 // [tokens * experts per token, expert dim]
   Tensor mlp_gate, mlp_up;                       // [tokens, dense or shared dim]
   void* mxfp4_workspace = nullptr;               // int8 activations of the fast route
   std::vector<Mxfp4LinearGroup> mxfp4_groups;    // at most two a expert
-  std::vector<ExpertLinearGroup> linear_groups;  // the same for plain experts
+  std::vector<ExpertLinearGroup> linear_groups;  // the same for experts that are not MXFP4
 
   // Per sequence, refilled by each KDA layer.
   std::vector<ShortConvSequence> conv_sequences;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "model/families/families.h"
-#include "model/residuals.h"
 #include "ops/ops.h"
 
 namespace dsa {
@@ -17,7 +16,7 @@ StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
   layout.conv_floats = size_t(c.kda.conv_width - 1) * 3 * size_t(c.kda.heads) * size_t(c.kda.head_dim);
   for (LayerWeights& w : weights.layers) {
     w.state_index = w.attention == AttentionKind::kda ? layout.kda_layers++ : layout.latent_layers++;
-    if (w.sparse) w.index_layer = layout.index_layers++;
+    if (w.indexer == IndexerKind::full) w.index_layer = layout.index_layers++;
   }
   return layout;
 }
@@ -54,7 +53,8 @@ Decoder::Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<cons
       options_(options),
       layout_(state_layout_of(*config_, *weights_)),
       activations_(
-          std::make_unique<Activations>(*config_, options.max_step_tokens, options.max_step_sequences)) {
+          std::make_unique<Activations>(*config_, options.max_step_tokens, options.max_step_sequences)),
+      residuals_(create_residuals(*config_)) {
   if (config_->vision.layers > 0)
     vision_ = std::make_unique<VisionTower>(*config_, weights_->vision, backend_);
 }
@@ -74,45 +74,44 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
   a.set_tokens(batch_.tokens);
   Step s(backend_, pool, batch_, a);
 
-  AttnResiduals residuals(s, config_->residual_block, config_->norm_eps);
   ops::embedding(s, weights_->embedding, a.running);  // [tokens, hidden]
   ops::place_rows(s, a.running);                      // where features of pictures stand in for tokens
-  for (size_t l = 0; l < weights_->layers.size(); ++l) layer(s, weights_->layers[l], int(l), residuals);
-  output(s, residuals);
+  residuals_->begin(s);
+  for (size_t l = 0; l < weights_->layers.size(); ++l) layer(s, weights_->layers[l], int(l));
+  output(s);
   return a.logits.first(int64_t(batch_.logit_rows.size()));
 }
 
-void Decoder::layer(Step& s, const LayerWeights& w, int number, AttnResiduals& residuals) {
+void Decoder::layer(Step& s, const LayerWeights& w, int number) {
   Activations& a = s.activations();
   const BlockContext c{*config_, options_, observer_};
 
-  ops::rms_norm(s, residuals.mix(w.attn_mix, a.x), w.attn_norm, config_->norm_eps, a.h);  // [tokens, hidden]
-  residuals.bank(number);
+  ops::rms_norm(s, residuals_->attention_input(s, w, number), w.attn_norm, config_->norm_eps, a.h);
   switch (w.attention) {
     case AttentionKind::kda: kda(s, c, w, a.h, a.out); break;
     case AttentionKind::latent: latent_attention(s, c, w, number, a.h, a.out); break;
   }
-  residuals.add(a.out);
+  residuals_->add(s, a.out);
 
   // Behind the attention of the last layer only the rows whose logits are wanted go on.
   if (size_t(number) + 1 == weights_->layers.size()) {
     if (batch_.logit_rows.empty()) return;
-    residuals.keep(batch_.logit_rows);
+    residuals_->keep(s, batch_.logit_rows);
   }
-  ops::rms_norm(s, residuals.mix(w.mlp_mix, a.x), w.mlp_norm, config_->norm_eps, a.h);  // [tokens, hidden]
+  ops::rms_norm(s, residuals_->mlp_input(s, w), w.mlp_norm, config_->norm_eps, a.h);  // [tokens, hidden]
   if (w.is_moe)
     moe(s, c, w.moe, a.h, a.out);
   else
     mlp(s, c, w.mlp, a.h, a.out);
-  residuals.add(a.out);
+  residuals_->add(s, a.out);
 }
 
 // Logits of the rows that the last layer kept.
-void Decoder::output(Step& s, AttnResiduals& residuals) {
+void Decoder::output(Step& s) {
   Activations& a = s.activations();
   const int64_t rows = int64_t(batch_.logit_rows.size());
   if (rows == 0) return;
-  ops::rms_norm(s, residuals.mix(weights_->output_mix, a.x), weights_->final_norm, config_->norm_eps, a.h);
+  ops::rms_norm(s, residuals_->output(s, *weights_), weights_->final_norm, config_->norm_eps, a.h);
   ops::linear(s, a.h, weights_->head, a.logits.first(rows));  // [sequences, vocab]
 }
 

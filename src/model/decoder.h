@@ -5,6 +5,7 @@
 
 #include "model/blocks.h"
 #include "model/language_model.h"
+#include "model/residuals.h"
 #include "model/vision.h"
 #include "model/weights.h"
 
@@ -28,8 +29,8 @@ class Decoder final : public LanguageModel {
   void observe_selection(SelectionObserver observer) { observer_ = std::move(observer); }
 
  private:
-  void layer(Step& s, const LayerWeights& w, int number, class AttnResiduals& residuals);
-  void output(Step& s, AttnResiduals& residuals);
+  void layer(Step& s, const LayerWeights& w, int number);
+  void output(Step& s);
 
   std::shared_ptr<const ModelConfig> config_;
   std::shared_ptr<const Checkpoint> checkpoint_;  // the weights are views of it
@@ -39,6 +40,7 @@ class Decoder final : public LanguageModel {
   StateLayout layout_;
   SelectionObserver observer_;
   std::unique_ptr<Activations> activations_;
+  std::unique_ptr<Residuals> residuals_;
   std::unique_ptr<VisionTower> vision_;
   Batch batch_;
 };

@@ -19,6 +19,18 @@ void replace_scores(Selection selection, const Batch& batch, int first, Tensor s
   }
 }
 
+// Turns the first lanes by position and makes the rows what an FP8 cache would hold, as the model asks for.
+void place_and_round(Step& s, const BlockContext& c, Tensor x) {
+  const IndexerConfig& config = c.config.indexer;
+  const RopeConfig& rope = c.config.rope;
+  if (config.rope != RopeKind::none)
+    ops::rope(s, config.rope, rope.frequencies, rope.amplitude, x.columns(0, c.config.latent.rope_dim));
+  if (config.fp8_keys) {
+    ops::hadamard(s, x);
+    ops::fp8_round(s, x);
+  }
+}
+
 }  // namespace
 
 Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int index_layer, Tensor q_rank,
@@ -31,12 +43,14 @@ Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int inde
   // Keys are written always: a later step needs those of today's short context.
   ops::linear(s, h, w.k, a.index_k);                                                   // [tokens, dim]
   ops::layer_norm(s, a.index_k, w.k_norm, w.k_norm_bias, config.norm_eps, a.index_k);  // [tokens, dim]
+  place_and_round(s, c, a.index_k.reshape({tokens, 1, config.dim}));                   // [tokens, 1, dim]
   ops::append_rows(s, a.index_k, index_keys);
 
   if (s.batch().max_visible <= config.top_k) return Tensor();  // the selection is the identity
 
   ops::linear(s, q_rank, w.q,
               a.index_q.reshape({tokens, config.heads * config.dim}));  // [tokens, heads * dim]
+  place_and_round(s, c, a.index_q);                                     // [tokens, heads, dim]
   ops::linear(s, h, w.head_weights, a.index_weights);                   // [tokens, heads]
 
   // The constants of the score do not change the order, so they are left out. Scores of a few rows at a time.

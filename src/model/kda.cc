@@ -45,7 +45,12 @@ void kda(Step& s, const BlockContext& c, const LayerWeights& layer, Tensor h, Te
   ops::kda(s, q, k, v, a.g, a.beta, a.kda_sequences.data(), a.kda_o);  // [tokens, heads, dim]
 
   // The output gate acts after the norm.
-  ops::linear(s, h, w.gate, a.kda_gate);  // [tokens, heads * dim]
+  if (!w.gate_down.is_null()) {
+    ops::linear(s, h, w.gate_down, a.kda_gate_rank);      // [tokens, dim]
+    ops::linear(s, a.kda_gate_rank, w.gate, a.kda_gate);  // [tokens, heads * dim]
+  } else {
+    ops::linear(s, h, w.gate, a.kda_gate);  // [tokens, heads * dim]
+  }
   ops::gated_norm(s, a.kda_o, a.kda_gate, w.o_norm, c.config.norm_eps, a.kda_o);
   ops::linear(s, a.kda_o.reshape({tokens, channels}), w.o, out);  // [tokens, hidden]
 }

@@ -15,27 +15,48 @@ void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer,
                q_rope = a.q.columns(config.nope_dim, config.rope_dim);
   const Tensor latent = a.kv.columns(0, config.latent_dim);
 
-  // Query: down to a small rank, up to heads, then into the latent space of the cache.
-  ops::linear(s, h, w.q_down, a.q_rank);                            // [tokens, q_rank]
-  ops::rms_norm(s, a.q_rank, w.q_norm, config.norm_eps, a.q_rank);  // [tokens, q_rank]
-  ops::linear(s, a.q_rank, w.q_up, a.q.reshape({tokens, config.heads * (config.nope_dim + config.rope_dim)}));
+  // Query: down to a small rank if the model has one, up to heads, then into the latent space of the cache.
+  Tensor q_input = h;
+  if (!w.q_down.is_null()) {
+    ops::linear(s, h, w.q_down, a.q_rank);                            // [tokens, q_rank]
+    ops::rms_norm(s, a.q_rank, w.q_norm, config.norm_eps, a.q_rank);  // [tokens, q_rank]
+    q_input = a.q_rank;
+  }
+  ops::linear(s, q_input, w.q_up, a.q.reshape({tokens, config.heads * (config.nope_dim + config.rope_dim)}));
   ops::head_linear(s, q_nope, w.k_up, true, a.q_latent);  // [tokens, heads, latent]
 
   // Key and value: one latent row per token, shared by every head.
   ops::linear(s, h, w.kv_down, a.kv);                            // [tokens, latent + rope]
   ops::rms_norm(s, latent, w.kv_norm, config.norm_eps, latent);  // [tokens, latent]
-  ops::append_rows(s, a.kv, latents);                            // into the pages of each sequence
+  if (config.rope != RopeKind::none) {
+    const RopeConfig& rope = c.config.rope;
+    const Tensor k_rope = a.kv.reshape({tokens, 1, config.latent_dim + config.rope_dim})
+                              .columns(config.latent_dim, config.rope_dim);
+    ops::rope(s, config.rope, rope.frequencies, rope.amplitude, q_rope);  // [tokens, heads, rope]
+    ops::rope(s, config.rope, rope.frequencies, rope.amplitude, k_rope);  // [tokens, 1, rope]
+  }
+  ops::append_rows(s, a.kv, latents);  // into the pages of each sequence
 
   // Attend to the selected rows only, leave the latent space, gate, project back.
   Tensor selected;  // null: every visible position
-  if (layer.sparse) selected = indexer(s, c, w.indexer, layer.index_layer, a.q_rank, h);  // [tokens, top_k]
+  switch (layer.indexer) {
+    case IndexerKind::none: break;
+    case IndexerKind::full:
+      selected = indexer(s, c, w.indexer, layer.index_layer, a.q_rank, h);  // [tokens, top_k]
+      break;
+    case IndexerKind::shared:  // positions are the same in every layer
+      if (s.batch().max_visible > c.config.indexer.top_k) selected = a.selected;
+      break;
+  }
   if (c.observer) c.observer(layer_number, s.batch(), selected);
   ops::sparse_attention(s, a.q_latent, q_rope, latents, selected, config.scale, a.o_latent);
   ops::head_linear(s, a.o_latent, w.v_up, false, a.o);  // [tokens, heads, v_dim]
   const Tensor o = a.o.reshape({tokens, config.heads * config.v_dim});
-  ops::linear(s, h, w.gate, a.gate);   // [tokens, heads * v_dim]
-  ops::sigmoid_gate(s, o, a.gate, o);  // [tokens, heads * v_dim]
-  ops::linear(s, o, w.o, out);         // [tokens, hidden]
+  if (!w.gate.is_null()) {
+    ops::linear(s, h, w.gate, a.gate);   // [tokens, heads * v_dim]
+    ops::sigmoid_gate(s, o, a.gate, o);  // [tokens, heads * v_dim]
+  }
+  ops::linear(s, o, w.o, out);  // [tokens, hidden]
 }
 
 }  // namespace dsa

@@ -18,7 +18,7 @@ void mlp(Step& s, const BlockContext& c, const MlpWeights& w, Tensor h, Tensor o
 
   ops::linear(s, h, w.gate, gate);  // [tokens, dim]
   ops::linear(s, h, w.up, up);      // [tokens, dim]
-  ops::activation(s, gate, up, c.config.mlp.beta, c.config.mlp.linear_beta, gate);
+  ops::activation(s, gate, up, c.config.mlp.activation, gate);
   ops::linear(s, gate, w.down, out);  // [tokens, hidden]
 }
 

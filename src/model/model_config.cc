@@ -5,7 +5,9 @@
 namespace dsa {
 
 const std::vector<const Family*>& families() {
-  static const auto& all = *new std::vector<const Family*>{&kimi_k3_family()};
+  static const auto& all =
+      *new std::vector<const Family*>{&kimi_k3_family(), &kimi_linear_family(), &deepseek_v32_family(),
+                                      &glm_moe_dsa_family(), &deepseek_v4_family()};
   return all;
 }
 

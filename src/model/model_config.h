@@ -9,38 +9,56 @@
 
 #include "base/status.h"
 #include "io/json.h"
+#include "ops/ops.h"
 
 namespace dsa {
 
 enum class AttentionKind { kda, latent };
-enum class ResidualKind { attn_residual };
+enum class ResidualKind { attn_residual, plain };
+// Which positions a latent attention layer reads: all, its own selection, or that of the last layer that had one.
+enum class IndexerKind { none, full, shared };
 
 struct KdaConfig {
   int heads = 0, head_dim = 0, conv_width = 0;
-  float gate_lower_bound = 0;
+  float gate_lower_bound = 0;    // 0: the gate of softplus
+  bool low_rank_output = false;  // the output gate goes through head_dim values
+};
+
+// Rotary positions; the lanes and their layout belong to the block that turns.
+struct RopeConfig {
+  std::vector<float> frequencies;  // [rope_dim / 2]
+  float amplitude = 1;
 };
 
 struct LatentAttentionConfig {
-  int heads = 0, q_rank = 0, latent_dim = 0, nope_dim = 0, rope_dim = 0, v_dim = 0;
+  int heads = 0, latent_dim = 0, nope_dim = 0, rope_dim = 0, v_dim = 0;
+  int q_rank = 0;                  // 0: queries come straight from the hidden vector
+  RopeKind rope = RopeKind::none;  // of the rope_dim lanes; none: they are read as they are
   bool output_gate = false;
-  float norm_eps = 0;  // of the two latent norms
+  float norm_eps = 0;  // of the latent norms
   float scale = 0;     // of the scores
 };
 
 struct IndexerConfig {
   int heads = 0, dim = 0, top_k = 0;
+  RopeKind rope = RopeKind::none;  // of the first latent.rope_dim lanes
+  bool fp8_keys = false;           // queries and keys are spread by a Hadamard matrix and rounded to FP8
+  bool norm_bias = true;           // false: the key norm may come without a bias
   float norm_eps = 0;
 };
 
 struct MlpConfig {
-  int dim = 0;
-  float beta = 0, linear_beta = 0;  // of SiTU
+  int dim = 0;                // of the dense layers
+  ActivationForm activation;  // of every feed-forward block
 };
 
 struct MoeConfig {
-  int experts = 0, top_k = 0, expert_dim = 0, latent_dim = 0, shared_dim = 0;
-  bool renormalize = true, latent_norm = true;
+  int experts = 0, top_k = 0, expert_dim = 0, shared_dim = 0;
+  int latent_dim = 0;  // 0: experts read and write the hidden vector
+  bool latent_norm = false;
+  bool renormalize = true;
   float scale = 1;
+  int groups = 1, top_groups = 1;
 };
 
 // Pictures: a tower of `layers` blocks over patches, and a projector that makes a token of merge x merge of them.
@@ -60,7 +78,7 @@ struct VisionConfig {
 
 struct LayerConfig {
   AttentionKind attention = AttentionKind::kda;
-  bool indexer = false;
+  IndexerKind indexer = IndexerKind::none;
   bool moe = false;
 };
 
@@ -69,9 +87,10 @@ struct ModelConfig {
   int vocab = 0, hidden = 0, max_context = 0;
   float norm_eps = 0;
   ResidualKind residual = ResidualKind::attn_residual;
-  int residual_block = 0;  // layers between banked sources
+  int residual_block = 0;  // of attention residuals: layers between banked sources
   std::vector<LayerConfig> layers;
   KdaConfig kda;
+  RopeConfig rope;
   LatentAttentionConfig latent;
   IndexerConfig indexer;
   MlpConfig mlp;
@@ -82,6 +101,8 @@ struct ModelConfig {
 
   // Parameters as the config describes them, in total and used per token.
   uint64_t parameters = 0, active_parameters = 0;
+
+  int expert_width() const { return moe.latent_dim > 0 ? moe.latent_dim : hidden; }  // what an expert reads
 };
 
 // Dispatches on the outer architecture; a family or key that we do not know is a typed error that names it. `folder`

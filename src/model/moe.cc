@@ -10,62 +10,66 @@ struct ExpertProduct {
   Tensor y;  // [sorted rows, out_dim]
 };
 
-// All of `products` at once; they share x, [sorted rows, in_dim], and out_dim.
+// All of `products` at once, one number format after the other; they share x, [sorted rows, in_dim], and out_dim.
 void expert_products(Step& s, const BlockContext& c, const MoeWeights& w, const Tensor& x,
                      std::initializer_list<ExpertProduct> products) {
   Activations& a = s.activations();
   const int experts = c.config.moe.experts;
   const int32_t* offsets = a.offsets.i32();
-  a.mxfp4_groups.clear();
-  a.linear_groups.clear();
-  int out_dim = 0;
-  for (int e = 0; e < experts; ++e) {
-    const int begin = offsets[e], rows = offsets[e + 1] - begin;
-    if (rows == 0) continue;
-    const ExpertWeights& expert = w.experts[size_t((e + c.options.rotate_experts) % experts)];
-    for (const ExpertProduct& product : products) {
-      const ExpertMatrix& matrix = expert.*product.pick;
-      out_dim = int(product.y.dim[1]);
-      float* y = product.y.f32() + int64_t(begin) * product.y.stride[0];
-      if (w.mxfp4)
-        a.mxfp4_groups.push_back({matrix.blocks, matrix.scales, begin, rows, y});
-      else
-        a.linear_groups.push_back({matrix.plain, begin, rows, y});
+  const int out_dim = int(products.begin()->y.dim[1]);
+  for (const DType type : {DType::u8, DType::f8_e4m3, DType::bf16, DType::f32}) {
+    a.mxfp4_groups.clear();
+    a.linear_groups.clear();
+    for (int e = 0; e < experts; ++e) {
+      const int begin = offsets[e], rows = offsets[e + 1] - begin;
+      if (rows == 0) continue;
+      const ExpertWeights& expert = w.experts[size_t((e + c.options.rotate_experts) % experts)];
+      for (const ExpertProduct& product : products) {
+        const ExpertMatrix& matrix = expert.*product.pick;
+        float* y = product.y.f32() + int64_t(begin) * product.y.stride[0];
+        if (matrix.type != type) continue;
+        if (type == DType::u8)
+          a.mxfp4_groups.push_back({static_cast<const uint8_t*>(matrix.data), matrix.scales, begin, rows, y});
+        else
+          a.linear_groups.push_back({matrix.data, begin, rows, y, matrix.block_scales});
+      }
     }
+    if (!a.mxfp4_groups.empty())
+      ops::mxfp4_linear(s, x, a.mxfp4_groups.data(), int(a.mxfp4_groups.size()), c.options.mxfp4_route,
+                        out_dim, a.mxfp4_workspace);
+    if (!a.linear_groups.empty())
+      ops::expert_linear(s, x, a.linear_groups.data(), int(a.linear_groups.size()), type, out_dim);
   }
-  if (w.mxfp4)
-    ops::mxfp4_linear(s, x, a.mxfp4_groups.data(), int(a.mxfp4_groups.size()), c.options.mxfp4_route, out_dim,
-                      a.mxfp4_workspace);
-  else
-    ops::expert_linear(s, x, a.linear_groups.data(), int(a.linear_groups.size()), w.plain_type, out_dim);
 }
 
 }  // namespace
 
-// Experts that live in a narrow latent space, beside a shared expert that every token takes.
+// Experts, in a narrow latent space if the model has one, beside a shared expert that every token takes.
 void moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor out) {
   Activations& a = s.activations();
   const MoeConfig& config = c.config.moe;
 
   // Which experts, and how much of each: decided on the full hidden vector.
   ops::linear(s, h, w.router, a.router_logits);  // [tokens, experts]
-  ops::router(s, a.router_logits, w.router_bias, config.renormalize, config.scale, a.expert_ids,
-              a.expert_weights);
+  const ops::Routing routing{config.renormalize, config.scale, config.groups, config.top_groups};
+  ops::router(s, a.router_logits, w.router_bias, routing, a.expert_ids, a.expert_weights);
   ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
 
   // The experts, each on the rows that chose it.
-  ops::linear(s, h, w.latent_down, a.latent);            // [tokens, latent]
-  ops::expert_gather(s, a.latent, a.pairs, a.expert_x);  // [tokens * top_k, latent]
+  const bool latent = !w.latent_down.is_null();
+  if (latent) ops::linear(s, h, w.latent_down, a.latent);             // [tokens, latent]
+  ops::expert_gather(s, latent ? a.latent : h, a.pairs, a.expert_x);  // [tokens * top_k, width]
   expert_products(s, c, w, a.expert_x,
                   {{&ExpertWeights::gate, a.expert_gate}, {&ExpertWeights::up, a.expert_up}});
-  ops::activation(s, a.expert_gate, a.expert_up, c.config.mlp.beta, c.config.mlp.linear_beta, a.expert_gate);
-  expert_products(s, c, w, a.expert_gate, {{&ExpertWeights::down, a.expert_y}});  // [tokens * top_k, latent]
-  ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, a.latent);         // [tokens, latent]
+  ops::activation(s, a.expert_gate, a.expert_up, c.config.mlp.activation, a.expert_gate);
+  expert_products(s, c, w, a.expert_gate, {{&ExpertWeights::down, a.expert_y}});  // [tokens * top_k, width]
+  const Tensor combined = latent ? a.latent : out;
+  ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, combined);  // [tokens, width]
 
-  // One norm on the weighted sum, back to the full width, and the shared expert on top.
+  // In latent space one norm on the weighted sum, and back to the full width; the shared expert on top.
   if (!w.latent_norm.is_null()) ops::rms_norm(s, a.latent, w.latent_norm, c.config.norm_eps, a.latent);
-  ops::linear(s, a.latent, w.latent_up, a.x);  // [tokens, hidden]
-  mlp(s, c, w.shared, h, out);
+  if (latent) ops::linear(s, a.latent, w.latent_up, out);  // [tokens, hidden]
+  mlp(s, c, w.shared, h, a.x);
   ops::add(s, out, a.x, out);
 }
 

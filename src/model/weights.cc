@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "kernels/common/numbers.h"
@@ -66,10 +67,41 @@ const void* WeightLoader::aligned(const StoredTensor& tensor) {
 
 Status WeightLoader::matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out) {
   DSA_ASSIGN(const StoredTensor* tensor, find(name, shape, false));
-  if (tensor->dtype != DType::bf16 && tensor->dtype != DType::f32)
+  if (tensor->dtype != DType::bf16 && tensor->dtype != DType::f32 && tensor->dtype != DType::f8_e4m3)
     return error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", dtype_name(tensor->dtype),
-                 ", expected BF16 or F32");
+                 ", expected BF16, F32 or F8_E4M3");
   out = view(aligned(*tensor), tensor->dtype, shape);
+  if (tensor->dtype == DType::f8_e4m3) {
+    DSA_ASSIGN(out.block_scales, block_scales(name + "_scale_inv", shape));
+  } else if (has(name + "_scale_inv")) {
+    return error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", dtype_name(tensor->dtype),
+                 " but has scales, expected F8_E4M3");
+  }
+  return Status::ok();
+}
+
+Result<const float*> WeightLoader::block_scales(const std::string& name, const std::vector<int64_t>& shape) {
+  const auto blocks = [](int64_t n) { return (n + kFp8Block - 1) / kFp8Block; };
+  const std::vector<int64_t> scale_shape = {blocks(shape[0]), blocks(shape[1])};
+  Tensor scales;
+  DSA_TRY(vector(name, scale_shape, scales));
+  for (int64_t i = 0; i < scales.count(); ++i)
+    if (!std::isfinite(scales.f32()[i]))
+      return error(Code::model, "'", prefix_, name, "' holds ", scales.f32()[i], " at ", i,
+                   ", expected finite scales");
+  return static_cast<const float*>(scales.f32());
+}
+
+Status WeightLoader::plain_matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out) {
+  DSA_TRY(matrix(name, shape, out));
+  if (out.dtype != DType::f8_e4m3) return Status::ok();
+  const auto* codes = out.as<const uint8_t>();
+  const int64_t rows = shape[0], columns = shape[1];
+  float* values = own(size_t(rows) * size_t(columns));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      values[r * columns + c] = fp8_value(codes, out.block_scales, columns, r, c);
+  out = view(values, DType::f32, shape);
   return Status::ok();
 }
 
@@ -106,13 +138,12 @@ Status WeightLoader::product(const std::string& a, std::vector<int64_t> shape_a,
   return Status::ok();
 }
 
-Status WeightLoader::expert_matrix(const std::string& name, int64_t out_dim, int64_t in_dim, bool mxfp4,
-                                   DType& plain_type, ExpertMatrix& out) {
-  if (!mxfp4) {
-    Tensor plain;
-    DSA_TRY(matrix(name + ".weight", {out_dim, in_dim}, plain));
-    plain_type = plain.dtype;
-    out.plain = plain.data;
+Status WeightLoader::expert_matrix(const std::string& name, int64_t out_dim, int64_t in_dim,
+                                   ExpertMatrix& out) {
+  if (!has(name + ".weight_packed") && !has(name + ".weight_scale")) {
+    Tensor stored;
+    DSA_TRY(matrix(name + ".weight", {out_dim, in_dim}, stored));
+    out = {stored.dtype, stored.data, nullptr, stored.block_scales};
     return Status::ok();
   }
   if (in_dim % kMxfp4Block != 0)
@@ -130,8 +161,7 @@ Status WeightLoader::expert_matrix(const std::string& name, int64_t out_dim, int
   if (memchr(scales->data, 255, scales->bytes) != nullptr)
     return error(Code::model, file_of(*scales), ": '", prefix_, name,
                  ".weight_scale' holds the scale code 255, which is NaN");
-  out.blocks = blocks->data;
-  out.scales = scales->data;
+  out = {DType::u8, blocks->data, scales->data, nullptr};
   return Status::ok();
 }
 

@@ -22,7 +22,8 @@ struct KdaWeights {
   Tensor a_log;      // [>= heads]     f32
   Tensor dt_bias;    // [heads * dim]  f32
   Tensor b;          // [heads, hidden]
-  Tensor gate;       // [heads * dim, hidden]
+  Tensor gate_down;  // [dim, hidden]; null: the output gate is of full rank
+  Tensor gate;       // [heads * dim, hidden or dim]
   Tensor o_norm, o;  // [dim] f32, [hidden, heads * dim]
 };
 
@@ -34,10 +35,11 @@ struct IndexerWeights {
 };
 
 struct LatentAttentionWeights {
-  Tensor q_down, q_norm, q_up;  // [q_rank, hidden], [q_rank] f32, [heads * (nope + rope), q_rank]
-  Tensor kv_down, kv_norm;      // [latent + rope, hidden], [latent] f32
-  Tensor k_up, v_up;            // [heads, nope, latent], [heads, v_dim, latent]: views of one matrix
-  Tensor gate, o;               // [heads * v_dim, hidden], [hidden, heads * v_dim]
+  Tensor q_down, q_norm;    // [q_rank, hidden], [q_rank] f32; null: no query rank
+  Tensor q_up;              // [heads * (nope + rope), q_rank or hidden]
+  Tensor kv_down, kv_norm;  // [latent + rope, hidden], [latent] f32
+  Tensor k_up, v_up;        // [heads, nope, latent], [heads, v_dim, latent]: views of one matrix
+  Tensor gate, o;           // [heads * v_dim, hidden], null: no gate; [hidden, heads * v_dim]
   IndexerWeights indexer;
 };
 
@@ -45,34 +47,34 @@ struct MlpWeights {
   Tensor gate, up, down;  // [dim, hidden], [dim, hidden], [hidden, dim]
 };
 
-// One matrix of an expert: MXFP4 (blocks and scales) or plain.
+// One matrix of an expert.
 struct ExpertMatrix {
-  const uint8_t* blocks = nullptr;
-  const uint8_t* scales = nullptr;
-  const void* plain = nullptr;
+  DType type = DType::u8;               // u8: MXFP4; or bf16, f32, f8_e4m3
+  const void* data = nullptr;           // MXFP4: blocks
+  const uint8_t* scales = nullptr;      // of MXFP4
+  const float* block_scales = nullptr;  // of f8_e4m3
 };
 
 struct ExpertWeights {
-  ExpertMatrix gate, up, down;  // [expert_dim, latent], the same, [latent, expert_dim]
+  ExpertMatrix gate, up,
+      down;  // [expert_dim, width], the same, [width, expert_dim]; width is latent or hidden
 };
 
 struct MoeWeights {
   Tensor router, router_bias;          // [experts, hidden], [experts] f32
-  Tensor latent_down, latent_up;       // [latent, hidden], [hidden, latent]
+  Tensor latent_down, latent_up;       // [latent, hidden], [hidden, latent]; null: no latent space
   Tensor latent_norm;                  // [latent] f32; null: no norm
   std::vector<ExpertWeights> experts;  // [experts]
-  bool mxfp4 = false;
-  DType plain_type = DType::bf16;  // of all experts, if they are plain
   MlpWeights shared;
 };
 
 struct LayerWeights {
   AttentionKind attention = AttentionKind::kda;
-  Tensor attn_mix, mlp_mix;    // [hidden] f32: the queries of the attention residuals
+  Tensor attn_mix, mlp_mix;    // [hidden] f32: the queries of attention residuals
   Tensor attn_norm, mlp_norm;  // [hidden] f32
   KdaWeights kda;
   LatentAttentionWeights latent;
-  bool sparse = false;  // latent attention over positions that the indexer selects
+  IndexerKind indexer = IndexerKind::none;
   bool is_moe = false;
   MoeWeights moe;
   MlpWeights mlp;
@@ -96,7 +98,7 @@ struct VisionWeights {
 
 struct DecoderWeights {
   Tensor embedding, head;         // [vocab, hidden]
-  Tensor output_mix, final_norm;  // [hidden] f32
+  Tensor output_mix, final_norm;  // [hidden] f32; the mix belongs to attention residuals
   std::vector<LayerWeights> layers;
   VisionWeights vision;
   std::deque<std::vector<float>> converted;  // small tensors as f32; owns what the views above do not
@@ -115,21 +117,23 @@ class WeightLoader {
   WeightLoader with_prefix(std::string prefix) const { return {checkpoint_, std::move(prefix), owner_}; }
 
   bool has(const std::string& name) const { return checkpoint_.find(prefix_ + name) != nullptr; }
-  // A bf16 or f32 matrix as it lies in the file.
+  // A matrix as it lies in the file: bf16, f32, or FP8 with the scales of its tiles in <name>_scale_inv.
   Status matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out);
+  // The same for operators that read no FP8: an FP8 matrix is expanded here, once.
+  Status plain_matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out);
   // A small tensor of any float format, converted to f32. `at_least`: the first dimension may be longer.
   Status vector(const std::string& name, std::vector<int64_t> shape, Tensor& out, bool at_least = false);
   // Element-wise product of two vectors, as f32.
   Status product(const std::string& a, std::vector<int64_t> shape_a, const std::string& b,
                  std::vector<int64_t> shape_b, Tensor& out);
-  // An MXFP4 matrix (X.weight_packed, X.weight_scale) or a plain one (X.weight).
-  Status expert_matrix(const std::string& name, int64_t out_dim, int64_t in_dim, bool mxfp4,
-                       DType& plain_type, ExpertMatrix& out);
+  // An MXFP4 matrix (X.weight_packed, X.weight_scale) or one that matrix() reads (X.weight): what is there decides.
+  Status expert_matrix(const std::string& name, int64_t out_dim, int64_t in_dim, ExpertMatrix& out);
   // f32 memory that lives as long as the weights.
   float* own(size_t floats);
 
  private:
   Result<const StoredTensor*> find(const std::string& name, const std::vector<int64_t>& shape, bool at_least);
+  Result<const float*> block_scales(const std::string& name, const std::vector<int64_t>& shape);
   const void* aligned(const StoredTensor& tensor);
   std::string file_of(const StoredTensor& tensor) const;
 

@@ -37,8 +37,8 @@ void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bi
 void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y) {
   DSA_ASSERT(x.dim[0] == y.dim[0] && x.dim[1] == weight.dim[1] && y.dim[1] == weight.dim[0] &&
              weight.is_dense());
-  const LinearArgs args{x.f32(),     weight.data, weight.dtype,   y.f32(),       x.stride[0],
-                        y.stride[0], dim(x, 0),   dim(weight, 1), dim(weight, 0)};
+  const LinearArgs args{x.f32(),     weight.data, weight.dtype,   y.f32(),        x.stride[0],
+                        y.stride[0], dim(x, 0),   dim(weight, 1), dim(weight, 0), weight.block_scales};
   s.kernels().linear(args, s.queue());
 }
 
@@ -63,10 +63,9 @@ void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed
   s.kernels().head_linear(args, s.queue());
 }
 
-void activation(Step& s, const Tensor& gate, const Tensor& up, float beta, float linear_beta, Tensor y) {
+void activation(Step& s, const Tensor& gate, const Tensor& up, const ActivationForm& form, Tensor y) {
   DSA_ASSERT(same_shape(gate, up) && same_shape(gate, y) && gate.is_dense() && up.is_dense() && y.is_dense());
-  const ActivationArgs args{gate.f32(),           up.f32(), y.f32(),    gate.dim[0], dim(gate, 1),
-                            ActivationKind::situ, beta,     linear_beta};
+  const ActivationArgs args{gate.f32(), up.f32(), y.f32(), gate.dim[0], dim(gate, 1), form};
   s.kernels().activation(args, s.queue());
 }
 
@@ -89,19 +88,17 @@ void attn_residual(Step& s, const float* const* sources, int num_sources, const 
   s.kernels().attn_residual(args, s.queue());
 }
 
-void router(Step& s, const Tensor& logits, const Tensor& bias, bool renormalize, float scale,
-            Tensor expert_ids, Tensor expert_weights) {
+void router(Step& s, const Tensor& logits, const Tensor& bias, const Routing& routing, Tensor expert_ids,
+            Tensor expert_weights) {
   DSA_ASSERT(same_shape(expert_ids, expert_weights) && logits.dim[0] == expert_ids.dim[0] &&
              logits.is_dense());
-  const RouterArgs args{logits.f32(),
-                        bias.is_null() ? nullptr : bias.f32(),
-                        expert_ids.i32(),
-                        expert_weights.f32(),
-                        dim(logits, 0),
-                        dim(logits, 1),
-                        dim(expert_ids, 1),
-                        renormalize,
-                        scale};
+  DSA_ASSERT(routing.groups <= kRouterGroupsMax && logits.dim[1] % routing.groups == 0);
+  const RouterArgs args{logits.f32(),       bias.is_null() ? nullptr : bias.f32(),
+                        expert_ids.i32(),   expert_weights.f32(),
+                        dim(logits, 0),     dim(logits, 1),
+                        dim(expert_ids, 1), routing.renormalize,
+                        routing.scale,      routing.groups,
+                        routing.top_groups};
   s.kernels().router(args, s.queue());
 }
 
@@ -171,6 +168,34 @@ void gated_norm(Step& s, const Tensor& x, const Tensor& gate, const Tensor& weig
   DSA_ASSERT(x.rank == 3 && same_shape(x, y) && x.count() == gate.count() && weight.dim[0] == x.dim[2]);
   const GatedNormArgs args{x.f32(), gate.f32(), weight.f32(), y.f32(), x.dim[0], dim(x, 1), dim(x, 2), eps};
   s.kernels().gated_norm(args, s.queue());
+}
+
+void rope(Step& s, RopeKind kind, std::span<const float> frequencies, float amplitude, Tensor x) {
+  DSA_ASSERT(x.rank == 3 && x.dim[0] == s.tokens() && x.dim[2] == 2 * int64_t(frequencies.size()));
+  DSA_ASSERT(kind != RopeKind::none && x.dim[2] <= kRopeDimMax);
+  const RopeArgs args{x.f32(),
+                      s.batch().positions.data(),
+                      frequencies.data(),
+                      x.stride[0],
+                      x.stride[1],
+                      dim(x, 0),
+                      dim(x, 1),
+                      dim(x, 2),
+                      kind,
+                      amplitude};
+  s.kernels().rope(args, s.queue());
+}
+
+void hadamard(Step& s, Tensor x) {
+  DSA_ASSERT(x.is_dense());
+  const HadamardArgs args{x.f32(), x.count() / x.dim[x.rank - 1], dim(x, x.rank - 1)};
+  s.kernels().hadamard(args, s.queue());
+}
+
+void fp8_round(Step& s, Tensor x) {
+  DSA_ASSERT(x.is_dense());
+  const Fp8RoundArgs args{x.f32(), x.count() / x.dim[x.rank - 1], dim(x, x.rank - 1)};
+  s.kernels().fp8_round(args, s.queue());
 }
 
 void append_rows(Step& s, const Tensor& x, PagedRows cache) {

@@ -13,17 +13,22 @@ void embedding(Step& s, const Tensor& table, Tensor y);                         
 void rms_norm(Step& s, const Tensor& x, const Tensor& weight, float eps, Tensor y);  // [rows, dim]
 void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, Tensor y);
 void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y);  // [rows, out_dim]
-// Per-head products; `weight` is [heads, out_dim, in_dim], or [heads, in_dim, out_dim] if transposed.
+// Per-head products; `weight`, bf16 or f32, is [heads, out_dim, in_dim], or [heads, in_dim, out_dim] if transposed.
 void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed,
                  Tensor y);  // [tokens, heads, out]
-void activation(Step& s, const Tensor& gate, const Tensor& up, float beta, float linear_beta, Tensor y);
+void activation(Step& s, const Tensor& gate, const Tensor& up, const ActivationForm& form, Tensor y);
 void sigmoid_gate(Step& s, const Tensor& x, const Tensor& gate, Tensor y);
 void add(Step& s, const Tensor& a, const Tensor& b, Tensor y);
 void attn_residual(Step& s, const float* const* sources, int num_sources, const Tensor& query, float eps,
                    Tensor y);
 
-void router(Step& s, const Tensor& logits, const Tensor& bias, bool renormalize, float scale,
-            Tensor expert_ids,
+// What the router does with its scores; see kernels/router/router.h.
+struct Routing {
+  bool renormalize = true;
+  float scale = 1;
+  int groups = 1, top_groups = 1;
+};
+void router(Step& s, const Tensor& logits, const Tensor& bias, const Routing& routing, Tensor expert_ids,
             Tensor expert_weights);  // [tokens, top_k]
 void expert_plan(Step& s, const Tensor& expert_ids, Tensor offsets, Tensor pairs, Tensor rows);
 void expert_gather(Step& s, const Tensor& x, const Tensor& pairs, Tensor y);  // [tokens * top_k, dim]
@@ -40,6 +45,11 @@ void kda_gate(Step& s, Tensor q, Tensor k, Tensor g, Tensor beta, const Tensor& 
 void kda(Step& s, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
          const KdaSequence* sequences, Tensor o);  // [tokens, heads, v_dim]
 void gated_norm(Step& s, const Tensor& x, const Tensor& gate, const Tensor& weight, float eps, Tensor y);
+
+// `x` is [tokens, heads, dim]: the lanes that turn, in place.
+void rope(Step& s, RopeKind kind, std::span<const float> frequencies, float amplitude, Tensor x);
+void hadamard(Step& s, Tensor x);   // rows of the last dimension, in place
+void fp8_round(Step& s, Tensor x);  // the same
 
 void append_rows(Step& s, const Tensor& x, PagedRows cache);
 // Rows [first, first + scores rows) of the step against every cached position.

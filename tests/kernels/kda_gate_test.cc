@@ -28,10 +28,10 @@ struct KdaGateCase {
     a_log = random.normals(heads + 4), dt_bias = random.normals(heads * dim);
   }
   // q, k, g and beta, one behind the other.
-  Values run(void (*kernel)(const KdaGateArgs&, Queue&), Queue& queue) const {
+  Values run(void (*kernel)(const KdaGateArgs&, Queue&), Queue& queue, float bound = -5) const {
     KdaGateCase c = *this;
     kernel({c.q.data(), c.k.data(), c.g.data(), c.beta.data(), c.a_log.data(), c.dt_bias.data(), stride,
-            stride, rows, heads, dim, -5},
+            stride, rows, heads, dim, bound},
            queue);
     Values all = c.q;
     for (const Values* values : {&c.k, &c.g, &c.beta}) all.insert(all.end(), values->begin(), values->end());
@@ -73,7 +73,23 @@ TEST_SUITE("kernels/kda_gate") {
           const Values values = c.run(variant.run, serial);
           CHECK(relative_error(values, c.run(ref::kda_gate, serial)) < 1e-6);
           CHECK(same_bits(c.run(variant.run, backward), values));
+          CHECK(relative_error(c.run(variant.run, serial, 0), c.run(ref::kda_gate, serial, 0)) < 1e-6);
         }
+  }
+
+  TEST_CASE("without a bound the gate is that of softplus, with a small relative error everywhere") {
+    for (const auto& variant : implementations(&KernelTable::kda_gate)) {
+      INFO(variant.name);
+      for (const float z : {-80.f, -20.f, -3.f, -0.5f, 0.f, 1e-3f, 0.7f, 2.f, 15.f, 90.f, 1e4f}) {
+        Values q = {1}, k = {1}, g = {z - 0.25f}, b = {0};
+        const Values a_log = {std::log(3.f)}, dt_bias = {0.25f};
+        SerialQueue queue;
+        variant.run({q.data(), k.data(), g.data(), b.data(), a_log.data(), dt_bias.data(), 1, 1, 1, 1, 1, 0},
+                    queue);
+        const double x = double(z - 0.25f) + 0.25f;
+        CHECK(g[0] == doctest::Approx(-3 * (x > 40 ? x : std::log1p(std::exp(x)))).epsilon(1e-6));
+      }
+    }
   }
 
   TEST_CASE("the gate never leaves [-5, 0] (LIN-01)") {

@@ -133,6 +133,19 @@ TEST_SUITE("kernels/kda") {
       }
   }
 
+  TEST_CASE("chunk: gates that are not bounded below, in some channels or in all") {
+    for (const float strong : {-8.f, -40.f, -300.f})
+      for (const int every : {1, 37, 1000})
+        for (const auto& variant : variants(&KernelTable::kda_chunk)) {
+          INFO(variant.name, " gate ", strong, " in one of ", every);
+          Random random(11);
+          KdaCase c(random, {{40, 16}, 2, 48, 32});
+          for (size_t i = 0; i < c.g.size(); i += size_t(every)) c.g[i] *= -strong;
+          const Outcome outcome = c.run(variant.run);
+          CHECK(error(outcome, c.run(ref::kda_chunk)) < 2e-5);
+        }
+  }
+
   TEST_CASE("step: every variant agrees with the reference (LIN-05: key and value widths differ)") {
     const Shape shapes[] = {{{1}, 1, 1, 1},        {{1, 1, 1}, 3, 64, 128}, {{1}, 2, 128, 64},
                             {{1, 1}, 2, 128, 128}, {{1}, 1, 31, 47},        {{1}, 1, 256, 240},

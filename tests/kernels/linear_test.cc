@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backend/cpu/thread_pool.h"
 #include "tests/support/values.h"
 
@@ -19,6 +21,8 @@ struct LinearCase {
   DType type;
   Values x, f32_weight;
   std::vector<bf16> bf16_weight;
+  std::vector<uint8_t> fp8_weight;  // every code but NaN
+  Values scales;
 
   LinearCase(Shape s, DType t) : shape(s), type(t) {
     Random random(uint64_t(s.rows) * 1000003 + uint64_t(s.in_dim) * 1009 + uint64_t(s.out_dim));
@@ -27,6 +31,10 @@ struct LinearCase {
       for (int i = 0; i < s.in_dim; ++i) x[size_t(r) * x_stride() + i] = random.normal();
     f32_weight = random.normals(size_t(s.in_dim) * s.out_dim);
     bf16_weight = random.bf16_normals(size_t(s.in_dim) * s.out_dim);
+    fp8_weight.resize(size_t(s.in_dim) * s.out_dim);
+    for (uint8_t& code : fp8_weight) code = uint8_t(random.integer(0, 0x7e) | random.integer(0, 1) << 7);
+    scales.resize(size_t((s.in_dim + 127) / 128) * size_t((s.out_dim + 127) / 128));
+    for (float& scale : scales) scale = random.uniform(0.001f, 0.02f);
   }
   size_t x_stride() const { return size_t(shape.in_dim + shape.x_pad); }
   size_t y_stride() const { return size_t(shape.out_dim + shape.y_pad); }
@@ -35,10 +43,11 @@ struct LinearCase {
     if (rows < 0) rows = shape.rows;
     Values y = poisoned(size_t(rows) * y_stride());
     ThreadPool queue(3);
-    const void* weight =
-        type == DType::bf16 ? static_cast<const void*>(bf16_weight.data()) : f32_weight.data();
+    const void* weight = type == DType::bf16      ? static_cast<const void*>(bf16_weight.data())
+                         : type == DType::f8_e4m3 ? static_cast<const void*>(fp8_weight.data())
+                                                  : f32_weight.data();
     kernel({x.data() + size_t(first) * x_stride(), weight, type, y.data(), int64_t(x_stride()),
-            int64_t(y_stride()), rows, shape.in_dim, shape.out_dim},
+            int64_t(y_stride()), rows, shape.in_dim, shape.out_dim, scales.data()},
            queue);
     return y;
   }
@@ -54,6 +63,26 @@ TEST_SUITE("kernels/linear") {
     c.type = DType::bf16;
     for (int i = 0; i < 6; ++i) c.bf16_weight[size_t(i)] = to_bf16(c.f32_weight[size_t(i)]);
     CHECK(c.run(ref::linear) == Values{32, 6});
+    c.type = DType::f8_e4m3, c.scales = {0.5f};
+    for (int i = 0; i < 6; ++i) c.fp8_weight[size_t(i)] = f32_to_e4m3(2 * c.f32_weight[size_t(i)]);
+    CHECK(c.run(ref::linear) == Values{32, 6});
+  }
+
+  TEST_CASE("FP8: each tile of 128 x 128 has its scale, the last may be cut; a NaN code reaches its output") {
+    for (const auto& variant : implementations(&KernelTable::linear)) {
+      INFO(variant.name);
+      LinearCase c({1, 130, 129}, DType::f8_e4m3);
+      std::fill(c.x.begin(), c.x.end(), 0.f);
+      c.x[127] = 1, c.x[128] = 10;
+      std::fill(c.fp8_weight.begin(), c.fp8_weight.end(), f32_to_e4m3(1));
+      c.scales = {1, 2, 3, 1e10f};
+      c.fp8_weight[5 * 130 + 3] = 0x7f;
+      const Values y = c.run(variant.run);
+      CHECK(y[0] == 21);
+      CHECK(y[127] == 21);
+      CHECK(y[128] == doctest::Approx(1e11));
+      CHECK(std::isnan(y[5]));
+    }
   }
 
   TEST_CASE("every variant agrees with the reference and leaves the gaps between rows alone") {
@@ -68,7 +97,7 @@ TEST_SUITE("kernels/linear") {
                               {17, 1030, 31, 2, 0},
                               {73, 40, 33},
                               {150, 96, 66, 0, 1}})
-      for (const DType type : {DType::f32, DType::bf16})
+      for (const DType type : {DType::f32, DType::bf16, DType::f8_e4m3})
         for (const auto& variant : variants(&KernelTable::linear)) {
           INFO(variant.name, " ", dtype_name(type), " at ", shape.rows, " x ", shape.in_dim, " -> ",
                shape.out_dim);
@@ -89,7 +118,7 @@ TEST_SUITE("kernels/linear") {
   }
 
   TEST_CASE("a row alone equals the same row among others, bit for bit") {
-    for (const DType type : {DType::f32, DType::bf16})
+    for (const DType type : {DType::f32, DType::bf16, DType::f8_e4m3})
       for (const auto& variant : variants(&KernelTable::linear))
         for (const int in_dim : {31, 520, 1029}) {
           INFO(variant.name, " ", dtype_name(type), " in_dim ", in_dim);

@@ -19,13 +19,14 @@ struct Routed {
 };
 
 Routed run(const Values& logits, const Values& bias, int experts, int top_k, bool renormalize = true,
-           float scale = 1) {
+           float scale = 1, int groups = 1, int top_groups = 1) {
   const int tokens = int(logits.size()) / experts;
   Routed routed{std::vector<int32_t>(size_t(tokens) * top_k, -7), poisoned(size_t(tokens) * top_k)};
   BackwardQueue queue;
-  reference_kernels().router({logits.data(), bias.empty() ? nullptr : bias.data(), routed.ids.data(),
-                              routed.weights.data(), tokens, experts, top_k, renormalize, scale},
-                             queue);
+  reference_kernels().router(
+      {logits.data(), bias.empty() ? nullptr : bias.data(), routed.ids.data(), routed.weights.data(), tokens,
+       experts, top_k, renormalize, scale, groups, top_groups},
+      queue);
   return routed;
 }
 
@@ -50,6 +51,27 @@ TEST_SUITE("kernels/router") {
     const Routed routed = run({logit(0.9), logit(0.8), logit(0.1)}, {0, 0, 1}, 3, 2);
     CHECK(routed.ids == Ids{2, 0});
     CHECK(relative_error(routed.weights, {0.1f, 0.9f}) < 1e-6);
+  }
+
+  TEST_CASE("only experts of the groups with the best two are open (MOE-03)") {
+    // Sums of the best two: 0.9 + 0.1, 0.6 + 0.6, 0.7 + 0.2. The best expert of all is in none of the open groups.
+    const Values s = {0.9, 0.05, 0.1, 0.6, 0.6, 0.3, 0.7, 0.1, 0.2};
+    Values logits;
+    for (const float value : s) logits.push_back(logit(value));
+    CHECK(run(logits, {}, 9, 2, true, 1, 3, 1).ids == Ids{3, 4});
+    CHECK(run(logits, {}, 9, 2, true, 1, 3, 2).ids == Ids{0, 3});
+    CHECK(run(logits, {}, 9, 2, true, 1, 3, 3).ids == Ids{0, 6});
+    // The bias chooses groups too, and negative sums are no reason to open another.
+    const Values bias = {-2, -2, -2, -2, -2, -2, 0, 0, 0};
+    const Routed biased = run(logits, bias, 9, 3, false, 1, 3, 1);
+    CHECK(biased.ids == Ids{6, 8, 7});
+    CHECK(relative_error(biased.weights, {0.7f, 0.2f, 0.1f}) < 1e-6);
+    CHECK(run(logits, Values(9, -5), 9, 3, true, 1, 3, 1).ids == Ids{3, 4, 5});
+    // Groups of one expert, a tie of groups, and NaN.
+    CHECK(run(logits, {}, 9, 2, true, 1, 9, 2).ids == Ids{0, 6});
+    CHECK(run(Values(6, 0.5f), {}, 6, 2, true, 1, 3, 2).ids == Ids{0, 1});
+    CHECK(run({NAN, 9, 1, 1}, {}, 4, 1, true, 1, 2, 1).ids == Ids{2});
+    for (float weight : run(Values(4, NAN), {}, 4, 2, true, 1, 2, 1).weights) CHECK(std::isnan(weight));
   }
 
   TEST_CASE("degenerate rows: distinct ids in range, finite experts first, ties to the lowest (MOE-04)") {

@@ -28,7 +28,7 @@ TEST_SUITE("model/config") {
     CHECK(c.layers[3].attention == AttentionKind::latent);  // the lists are 1-based
     CHECK(c.layers[7].attention == AttentionKind::latent);
     CHECK(c.layers[2].attention == AttentionKind::kda);
-    CHECK(c.layers[3].indexer);
+    CHECK(c.layers[3].indexer == IndexerKind::full);
     CHECK_FALSE(c.layers[0].moe);
     CHECK(c.layers[1].moe);
     CHECK(c.indexer.top_k == 32);

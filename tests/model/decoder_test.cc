@@ -26,10 +26,10 @@ LoadedModel load(const char* name = "kimi_k31", ModelOptions options = {}) {
   return std::move(model).value();
 }
 
-std::vector<int32_t> prompt(int n, uint64_t seed = 7) {
+std::vector<int32_t> prompt(int n, uint64_t seed = 7, int vocab = 368) {
   Random random(seed);
   std::vector<int32_t> tokens(static_cast<size_t>(n));
-  for (int32_t& t : tokens) t = int32_t(random.integer(0, 367));
+  for (int32_t& t : tokens) t = int32_t(random.integer(0, vocab - 1));
   return tokens;
 }
 
@@ -85,9 +85,9 @@ TEST_SUITE("model/decoder") {
   }
 
   TEST_CASE("LIN-05 token by token, in chunks of 1, 7, 64 and whole") {
-    for (const char* name : {"kimi_k3", "kimi_k31"}) {
+    for (const char* name : {"kimi_k3", "kimi_k31", "kimi_linear", "deepseek_v32", "glm_moe_dsa"}) {
       LoadedModel model = load(name);
-      const auto tokens = prompt(kPrompt);
+      const auto tokens = prompt(kPrompt, 7, std::min(model.config->vocab, 368));
       const Truth whole = truth_of(model, tokens, {kPrompt});
       for (int size : {1, 7, 64}) {
         INFO(name, " in chunks of ", size);
@@ -101,49 +101,52 @@ TEST_SUITE("model/decoder") {
   }
 
   TEST_CASE("IDX-07 batched with other sessions, each equals its run alone") {
-    LoadedModel model = load();
-    const int cached[] = {0, 130, 10, 40, 1}, fresh[] = {5, 52, 27, 1, 1};
-    std::vector<std::vector<int32_t>> tokens;
-    std::vector<Values> alone;
-    std::vector<Sets> alone_sets;
-    for (int i = 0; i < 5; ++i) {
-      tokens.push_back(prompt(cached[i] + fresh[i], 100 + uint64_t(i)));
-      std::vector<int> sizes;
-      if (cached[i]) sizes.push_back(cached[i]);
-      sizes.push_back(fresh[i]);
-      const Truth truth = truth_of(model, tokens.back(), sizes);
-      alone.push_back(truth.logits);
-      alone_sets.push_back(truth.sets);
-    }
-
-    std::vector<std::unique_ptr<SequenceState>> sequences;
-    StepPlan plan;
-    for (int i = 0; i < 5; ++i) {
-      sequences.push_back(std::make_unique<SequenceState>(*model.pool, 400));
-      if (cached[i]) run(model, *sequences.back(), tokens[size_t(i)], {cached[i]});
-      plan.sequences.push_back(
-          {sequences.back().get(), tokens[size_t(i)].data() + cached[i], fresh[i], true});
-    }
-    Sets sets[5];
-    model.decoder->observe_selection([&](int layer, const Batch& batch, const Tensor& selected) {
-      for (int t = 0; t < batch.tokens; ++t) {
-        if (selected.is_null()) continue;
-        const int32_t* row = selected.i32() + t * selected.stride[0];
-        std::vector<int32_t>& set = sets[batch.sequence_of[size_t(t)]][{layer, batch.positions[size_t(t)]}];
-        std::copy_if(row, row + selected.dim[1], std::back_inserter(set), [](int32_t p) { return p >= 0; });
+    for (const char* name : {"kimi_k31", "kimi_linear", "deepseek_v32", "glm_moe_dsa"}) {
+      INFO(name);
+      LoadedModel model = load(name);
+      const int cached[] = {0, 130, 10, 40, 1}, fresh[] = {5, 52, 27, 1, 1};
+      std::vector<std::vector<int32_t>> tokens;
+      std::vector<Values> alone;
+      std::vector<Sets> alone_sets;
+      for (int i = 0; i < 5; ++i) {
+        tokens.push_back(prompt(cached[i] + fresh[i], 100 + uint64_t(i), std::min(model.config->vocab, 368)));
+        std::vector<int> sizes;
+        if (cached[i]) sizes.push_back(cached[i]);
+        sizes.push_back(fresh[i]);
+        const Truth truth = truth_of(model, tokens.back(), sizes);
+        alone.push_back(truth.logits);
+        alone_sets.push_back(truth.sets);
       }
-    });
-    auto pages = model.pool->reserve(plan);
-    REQUIRE(pages.is_ok());
-    auto logits = model.decoder->run(plan, *model.pool);
-    REQUIRE(logits.is_ok());
-    pages.value().commit();
-    for (int i = 0; i < 5; ++i) {
-      INFO("session ", i);
-      const float* row = logits.value().f32() + i * logits.value().stride[0];
-      CHECK(relative_error(Values(row, row + logits.value().dim[1]), alone[size_t(i)]) < kTolerance);
-      CHECK_FALSE(sets[i].empty());
-      for (const auto& [key, set] : sets[i]) CHECK(set == alone_sets[size_t(i)][key]);
+
+      std::vector<std::unique_ptr<SequenceState>> sequences;
+      StepPlan plan;
+      for (int i = 0; i < 5; ++i) {
+        sequences.push_back(std::make_unique<SequenceState>(*model.pool, 400));
+        if (cached[i]) run(model, *sequences.back(), tokens[size_t(i)], {cached[i]});
+        plan.sequences.push_back(
+            {sequences.back().get(), tokens[size_t(i)].data() + cached[i], fresh[i], true});
+      }
+      Sets sets[5];
+      model.decoder->observe_selection([&](int layer, const Batch& batch, const Tensor& selected) {
+        for (int t = 0; t < batch.tokens; ++t) {
+          if (selected.is_null()) continue;
+          const int32_t* row = selected.i32() + t * selected.stride[0];
+          std::vector<int32_t>& set = sets[batch.sequence_of[size_t(t)]][{layer, batch.positions[size_t(t)]}];
+          std::copy_if(row, row + selected.dim[1], std::back_inserter(set), [](int32_t p) { return p >= 0; });
+        }
+      });
+      auto pages = model.pool->reserve(plan);
+      REQUIRE(pages.is_ok());
+      auto logits = model.decoder->run(plan, *model.pool);
+      REQUIRE(logits.is_ok());
+      pages.value().commit();
+      for (int i = 0; i < 5; ++i) {
+        INFO("session ", i);
+        const float* row = logits.value().f32() + i * logits.value().stride[0];
+        CHECK(relative_error(Values(row, row + logits.value().dim[1]), alone[size_t(i)]) < kTolerance);
+        CHECK(sets[i].empty() == (model.config->indexer.top_k == 0));
+        for (const auto& [key, set] : sets[i]) CHECK(set == alone_sets[size_t(i)][key]);
+      }
     }
   }
 

@@ -1,0 +1,137 @@
+// model/families/glm_moe_dsa.cc: GLM-5, 5.1 and 5.2: DeepSeek-V3.2's block with other sizes, all rotary lanes in pairs, and,
+// in 5.2, layers that share the selection of an earlier layer.
+#include <algorithm>
+
+#include "model/families/config_blocks.h"
+#include "model/families/families.h"
+#include "model/families/weight_blocks.h"
+
+namespace dsa {
+namespace {
+
+// full: the layer has an indexer; shared: it takes the set of the nearest full layer before it. The list decides, then the
+// pattern of F and S, then the frequency.
+Status parse_index_sharing(const JsonFields& config, ModelConfig& out) {
+  const size_t layers = out.layers.size();
+  std::vector<std::string> types(layers, "full");
+  const char* key = "indexer_types";
+  if (config.has("indexer_types")) {
+    DSA_ASSIGN(types, config.strings("indexer_types"));
+  } else if (config.has("index_topk_pattern")) {
+    key = "index_topk_pattern";
+    if (config.json()[key].is_array()) {
+      DSA_ASSIGN(types, config.strings(key));
+    } else {
+      DSA_ASSIGN(const std::string pattern, config.string(key));
+      types.clear();
+      for (const char letter : pattern) types.emplace_back(1, letter);
+    }
+    for (std::string& type : types) type = type == "F" ? "full" : type == "S" ? "shared" : type;
+  } else if (config.has("index_topk_freq")) {
+    key = "index_topk_freq";
+    DSA_ASSIGN(const int64_t frequency, config.integer(key, 1, 4096));
+    DSA_ASSIGN(const int64_t offset, config.integer_or("index_skip_topk_offset", 2, 0, 4096));
+    for (int64_t l = 0; l < int64_t(layers); ++l)
+      if (std::max<int64_t>(l - offset + 1, 0) % frequency != 0) types[size_t(l)] = "shared";
+  }
+  if (types.size() != layers)
+    return error(Code::model, config.where(), ": '", key, "' names ", types.size(), " layers, expected ",
+                 layers);
+  for (size_t l = 0; l < layers; ++l) {
+    if (types[l] != "full" && types[l] != "shared")
+      return error(Code::model, config.where(), ": '", key, "' has ", in_quotes(types[l]), " at ", l,
+                   ", expected 'full' or 'shared'");
+    out.layers[l].indexer = types[l] == "full" ? IndexerKind::full : IndexerKind::shared;
+  }
+  if (out.layers[0].indexer != IndexerKind::full)
+    return error(Code::model, config.where(), ": '", key,
+                 "' makes layer 0 shared; no layer before it has a set");
+  return Status::ok();
+}
+
+Status parse(const JsonFields& config, ModelConfig& out) {
+  DSA_TRY(refuse_unknown_keys(config, {"attention_bias",
+                                       "first_k_dense_replace",
+                                       "head_dim",
+                                       "hidden_act",
+                                       "hidden_size",
+                                       "index_head_dim",
+                                       "index_n_heads",
+                                       "index_share_for_mtp_iteration",
+                                       "index_skip_topk_offset",
+                                       "index_topk",
+                                       "index_topk_freq",
+                                       "index_topk_pattern",
+                                       "indexer_rope_interleave",
+                                       "indexer_types",
+                                       "intermediate_size",
+                                       "kv_lora_rank",
+                                       "max_position_embeddings",
+                                       "mlp_layer_types",
+                                       "moe_intermediate_size",
+                                       "moe_layer_freq",
+                                       "moe_router_dtype",
+                                       "n_group",
+                                       "n_routed_experts",
+                                       "n_shared_experts",
+                                       "norm_topk_prob",
+                                       "num_attention_heads",
+                                       "num_experts_per_tok",
+                                       "num_hidden_layers",
+                                       "num_key_value_heads",
+                                       "num_nextn_predict_layers",
+                                       "q_lora_rank",
+                                       "qk_head_dim",
+                                       "qk_nope_head_dim",
+                                       "qk_rope_head_dim",
+                                       "quantization_config",
+                                       "rms_norm_eps",
+                                       "rope_interleave",
+                                       "rope_parameters",
+                                       "rope_scaling",
+                                       "rope_theta",
+                                       "routed_scaling_factor",
+                                       "scoring_func",
+                                       "tie_word_embeddings",
+                                       "topk_group",
+                                       "topk_method",
+                                       "v_head_dim",
+                                       "vocab_size"}));
+  out.residual = ResidualKind::plain;
+  DSA_TRY(parse_decoder(config, "max_position_embeddings", out));
+  DSA_TRY(parse_latent_attention(config, 2, false, out));  // head_dim says something else from file to file
+  DSA_TRY(parse_rope(config, out));
+  DSA_TRY(expect_boolean(config, "rope_interleave", true, true));
+  out.latent.rope = RopeKind::pairs;
+  DSA_TRY(parse_indexer(config, out));
+  DSA_ASSIGN(const bool index_pairs, config.boolean_or("indexer_rope_interleave", true));
+  out.indexer.rope = index_pairs ? RopeKind::pairs : RopeKind::halves;
+  for (LayerConfig& layer : out.layers) layer.attention = AttentionKind::latent;
+  DSA_TRY(parse_index_sharing(config, out));
+  DSA_TRY(parse_swiglu(config, out));
+  DSA_TRY(parse_deepseek_experts(config, out));
+  DSA_ASSIGN(const Quantization quantization, parse_quantization(config));
+  out.indexer.fp8_keys = quantization.fp8;
+  DSA_TRY(check_indexer(config, out));
+  DSA_TRY(parse_end_tokens(config, out));
+  count_parameters(out);
+  return Status::ok();
+}
+
+Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
+  DSA_TRY(load_ends(loader, c, out));
+  out.layers.resize(c.layers.size());
+  for (size_t l = 0; l < c.layers.size(); ++l)
+    DSA_TRY(load_layer(loader, concat("model.layers.", l, "."), c, c.layers[l], "mlp.", kProjExperts,
+                       out.layers[l]));
+  return Status::ok();
+}
+
+}  // namespace
+
+const Family& glm_moe_dsa_family() {
+  static const Family& family = *new Family{"glm_moe_dsa", {"GlmMoeDsaForCausalLM"}, parse, nullptr, load};
+  return family;
+}
+
+}  // namespace dsa

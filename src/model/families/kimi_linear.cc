@@ -1,0 +1,81 @@
+// model/families/kimi_linear.cc: Kimi-Linear, the older sibling of K3: plain residuals, SwiGLU, experts of the full width,
+// a KDA gate that is not bounded below.
+#include "model/families/config_blocks.h"
+#include "model/families/families.h"
+#include "model/families/weight_blocks.h"
+
+namespace dsa {
+namespace {
+
+Status parse(const JsonFields& config, ModelConfig& out) {
+  DSA_TRY(refuse_unknown_keys(config, {"first_k_dense_replace",
+                                       "head_dim",
+                                       "hidden_act",
+                                       "hidden_size",
+                                       "intermediate_size",
+                                       "kv_lora_rank",
+                                       "linear_attn_config",
+                                       "mla_use_nope",
+                                       "mla_use_output_gate",
+                                       "model_max_length",
+                                       "moe_intermediate_size",
+                                       "moe_layer_freq",
+                                       "moe_renormalize",
+                                       "moe_router_activation_func",
+                                       "num_attention_heads",
+                                       "num_expert_group",
+                                       "num_experts",
+                                       "num_experts_per_token",
+                                       "num_hidden_layers",
+                                       "num_key_value_heads",
+                                       "num_nextn_predict_layers",
+                                       "num_shared_experts",
+                                       "q_lora_rank",
+                                       "qk_nope_head_dim",
+                                       "qk_rope_head_dim",
+                                       "quantization_config",
+                                       "rms_norm_eps",
+                                       "rope_scaling",
+                                       "rope_theta",
+                                       "routed_scaling_factor",
+                                       "tie_word_embeddings",
+                                       "topk_group",
+                                       "topk_method",
+                                       "use_grouped_topk",
+                                       "v_head_dim",
+                                       "vocab_size"}));
+  out.residual = ResidualKind::plain;
+  DSA_TRY(parse_decoder(config, "model_max_length", out));
+  DSA_TRY(parse_linear_attention(config, 1, out));
+  if (out.kda.gate_lower_bound != 0)
+    return error(Code::unsupported, config.where(),
+                 ": linear_attn_config: 'gate_lower_bound' is there, expected none for this family");
+  DSA_TRY(parse_latent_attention(config, 1, true, out));
+  DSA_TRY(expect_boolean(config, "mla_use_nope", false, true));  // rope_theta is there and unused
+  DSA_ASSIGN(out.latent.output_gate, config.boolean_or("mla_use_output_gate", false));
+  DSA_TRY(parse_swiglu(config, out));
+  DSA_TRY(parse_kimi_experts(config, out));
+  DSA_ASSIGN(const Quantization quantization, parse_quantization(config));
+  (void)quantization;  // the tensors decide
+  DSA_TRY(parse_end_tokens(config, out));
+  count_parameters(out);
+  return Status::ok();
+}
+
+Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
+  DSA_TRY(load_ends(loader, c, out));
+  out.layers.resize(c.layers.size());
+  for (size_t l = 0; l < c.layers.size(); ++l)
+    DSA_TRY(load_layer(loader, concat("model.layers.", l, "."), c, c.layers[l], "block_sparse_moe.",
+                       kKimiExperts, out.layers[l]));
+  return Status::ok();
+}
+
+}  // namespace
+
+const Family& kimi_linear_family() {
+  static const Family& family = *new Family{"kimi_linear", {"KimiLinearForCausalLM"}, parse, nullptr, load};
+  return family;
+}
+
+}  // namespace dsa
