@@ -1,4 +1,4 @@
-"""Pages against the repository: every link leads somewhere, and docs/errors.md has each code of dsa_sdk.h.
+"""Pages against the repository: links lead somewhere, commands exist, and docs/errors.md has each code of dsa_sdk.h.
 
 pages.py ROOT
 """
@@ -13,6 +13,18 @@ def broken_links(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         if not (page.parent / target).exists():
             yield f"{page.name}: no {target}"
+
+
+def unknown_commands(root, page):
+    text = page.read_text(encoding="utf-8")
+    commands = re.findall(r"^cmd_(\w+)\(\)", (root / "dev").read_text(encoding="utf-8"), flags=re.M)
+    presets = re.findall(r'"name": "(\w+)"', (root / "CMakePresets.json").read_text(encoding="utf-8"))
+    for command in re.findall(r"\./dev (\w+)", text):
+        if command not in commands:
+            yield f"{page.name}: ./dev has no command {command}"
+    for preset in re.findall(r"--preset (\w+)", text):
+        if preset not in presets:
+            yield f"{page.name}: no preset {preset}"
 
 
 def wrong_codes(root):
@@ -41,7 +53,8 @@ def wrong_codes(root):
 def main():
     root = pathlib.Path(sys.argv[1])
     pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-    faults = [fault for page in pages for fault in broken_links(page)] + list(wrong_codes(root))
+    faults = [fault for page in pages for fault in [*broken_links(page), *unknown_commands(root, page)]]
+    faults += wrong_codes(root)
     print("\n".join(faults) if faults else f"{len(pages)} pages are right")
     return 1 if faults else 0
 
