@@ -25,3 +25,12 @@ pub use session::{CancelToken, NextEvent, OwnedRun, Run, Session, SessionBuilder
 pub use values::{
     DeviceInfo, Event, ModelStats, PackageInfo, Progress, PromptCost, RunResult, RunStats, SessionInfo,
 };
+
+// The programs of the pages compile.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../../docs/rust.md")]
+    struct Rust;
+}
