@@ -183,7 +183,7 @@ class TowerPass final : public VisionPass {
     ops::rms_norm(step_, a_.x.slice(first, n), w.norm0, v_.norm_eps, h);  // [slice, hidden]
     ops::head_linear(step_, for_each_head(h), w.qkv, false,
                      heads_of_qkv(0, 3).slice(first, n));  // [slice, 3 * heads, dim]
-    ops::rope_2d(step_, heads_of_qkv(0, 2).slice(first, n), a_.rows.slice(first, n),
+    ops::rope_2d(step_, Rope2dKind::pairs, heads_of_qkv(0, 2).slice(first, n), a_.rows.slice(first, n),
                  a_.columns.slice(first, n), a_.turns);
   }
 
