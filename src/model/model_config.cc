@@ -6,8 +6,8 @@ namespace dsa {
 
 const std::vector<const Family*>& families() {
   static const auto& all =
-      *new std::vector<const Family*>{&kimi_k3_family(), &kimi_linear_family(), &deepseek_v32_family(),
-                                      &glm_moe_dsa_family(), &deepseek_v4_family()};
+      *new std::vector<const Family*>{&kimi_k3_family(),     &kimi_linear_family(), &deepseek_v32_family(),
+                                      &glm_moe_dsa_family(), &gpt_oss_family(),     &deepseek_v4_family()};
   return all;
 }
 

@@ -13,8 +13,8 @@
 
 namespace dsa {
 
-enum class AttentionKind { kda, latent };
-enum class ResidualKind { attn_residual, plain };
+enum class AttentionKind { kda, latent, grouped };
+enum class ResidualKind { attn_residual, plain, hyper };
 // Which positions a latent attention layer reads: all, its own selection, or that of the last layer that had one.
 enum class IndexerKind { none, full, shared };
 
@@ -39,12 +39,35 @@ struct LatentAttentionConfig {
   float scale = 0;     // of the scores
 };
 
+// Query heads that share keys and values in groups, with positions in halves and a sink for each head.
+struct GroupedAttentionConfig {
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  int window = 0;   // positions that the layers with a window see
+  float scale = 0;  // of the scores
+
+  int kv_dim() const { return kv_heads * head_dim; }
+};
+
+// Residual streams that blocks read and write through mixes.
+struct HyperConfig {
+  int streams = 0, iterations = 0;
+  float eps = 0;
+
+  int mixes() const { return (2 + streams) * streams; }
+  int coefficients() const { return (1 + streams) * streams; }
+};
+
 struct IndexerConfig {
   int heads = 0, dim = 0, top_k = 0;
+  int group = 1;                   // positions that share an index key and are selected together: a pool
+  bool tail = true;                // the positions of the pool that is still open are always selected
   RopeKind rope = RopeKind::none;  // of the first latent.rope_dim lanes
   bool fp8_keys = false;           // queries and keys are spread by a Hadamard matrix and rounded to FP8
   bool norm_bias = true;           // false: the key norm may come without a bias
   float norm_eps = 0;
+
+  int slots() const { return top_k + group - 1; }  // positions that a token may select
+  bool selects_all(int visible) const { return (tail || group == 1) && visible <= slots(); }
 };
 
 struct MlpConfig {
@@ -59,6 +82,9 @@ struct MoeConfig {
   bool renormalize = true;
   float scale = 1;
   int groups = 1, top_groups = 1;
+  // Experts with biases, chosen and weighed by a softmax; their first product gives gate and up in turns.
+  bool biased = false;
+  float alpha = 0, limit = 0;  // of their activation
 };
 
 // Pictures: a tower of `layers` blocks over patches, and a projector that makes a token of merge x merge of them.
@@ -80,6 +106,7 @@ struct LayerConfig {
   AttentionKind attention = AttentionKind::kda;
   IndexerKind indexer = IndexerKind::none;
   bool moe = false;
+  bool window = false;  // of grouped attention
 };
 
 struct ModelConfig {
@@ -92,6 +119,8 @@ struct ModelConfig {
   KdaConfig kda;
   RopeConfig rope;
   LatentAttentionConfig latent;
+  GroupedAttentionConfig grouped;
+  HyperConfig hyper;
   IndexerConfig indexer;
   MlpConfig mlp;
   MoeConfig moe;

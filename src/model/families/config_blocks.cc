@@ -172,13 +172,12 @@ Status parse_latent_attention(const JsonFields& text, int rope_min, bool q_rank_
   return Status::ok();
 }
 
-Status parse_rope(const JsonFields& text, ModelConfig& out) {
+Status parse_rope(const JsonFields& text, const char* dim_key, int dim, RopeConfig& out, float& scale) {
   const bool joined = text.has("rope_parameters");
   DSA_ASSIGN(const JsonFields place, joined ? text.object("rope_parameters") : Result<JsonFields>(text));
   DSA_ASSIGN(const double theta, number_within(place, "rope_theta", 1, 1e15));
-  const int dim = out.latent.rope_dim;
   if (dim % 2 != 0 || dim > kRopeDimMax)
-    return error(Code::unsupported, text.where(), ": 'qk_rope_head_dim' is ", dim,
+    return error(Code::unsupported, text.where(), ": '", dim_key, "' is ", dim,
                  ", expected an even number up to ", kRopeDimMax);
 
   Yarn yarn;
@@ -207,12 +206,12 @@ Status parse_rope(const JsonFields& text, ModelConfig& out) {
       DSA_ASSIGN(const double mscale, number_within(scaling, "mscale", 0, 100, 1));
       DSA_ASSIGN(const double mscale_all, number_within(scaling, "mscale_all_dim", 0, 100, 0));
       const auto growth = [&](double m) { return 0.1 * m * std::log(yarn.factor) + 1; };
-      out.rope.amplitude = float(growth(mscale) / growth(mscale_all));
-      out.latent.scale *= float(growth(mscale_all) * growth(mscale_all));
+      out.amplitude = float(growth(mscale) / growth(mscale_all));
+      scale *= float(growth(mscale_all) * growth(mscale_all));
     }
   }
-  out.rope.frequencies.resize(size_t(dim / 2));
-  fill_rope_frequencies(out.rope.frequencies.data(), dim, theta, yarn);
+  out.frequencies.resize(size_t(dim / 2));
+  fill_rope_frequencies(out.frequencies.data(), dim, theta, yarn);
   return Status::ok();
 }
 

@@ -31,8 +31,9 @@ Status parse_linear_attention(const JsonFields& text, int first, ModelConfig& ou
 // num_attention_heads, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim (at least `rope_min`), v_head_dim; the scale is
 // that of unstretched positions. q_lora_rank may be null if `q_rank_optional`.
 Status parse_latent_attention(const JsonFields& text, int rope_min, bool q_rank_optional, ModelConfig& out);
-// rope_theta and rope_scaling, or both in rope_parameters: frequencies, and the factor of YaRN on the attention scale.
-Status parse_rope(const JsonFields& text, ModelConfig& out);
+// rope_theta and rope_scaling, or both in rope_parameters: frequencies of the `dim` lanes that `dim_key` gives, and
+// the factor of YaRN on an attention scale.
+Status parse_rope(const JsonFields& text, const char* dim_key, int dim, RopeConfig& out, float& scale);
 // index_n_heads, index_head_dim, index_topk.
 Status parse_indexer(const JsonFields& fields, ModelConfig& out);
 // Whether index keys have room for the lanes that turn, and can be spread before they are rounded.

@@ -21,6 +21,7 @@ const Family& kimi_linear_family();
 const Family& deepseek_v32_family();
 const Family& deepseek_v4_family();  // refuses
 const Family& glm_moe_dsa_family();
+const Family& gpt_oss_family();
 
 // The vision part of the Kimi families: config.json, preprocessor_config.json, weights. Parameters are added up.
 Status parse_kimi_vision(const JsonFields& config, ModelConfig& out);
