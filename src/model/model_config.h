@@ -87,15 +87,24 @@ struct MoeConfig {
   float alpha = 0, limit = 0;  // of their activation
 };
 
+// How a picture is brought to size: at most so many patches, or an area between two bounds.
+enum class PictureRule { patch_limit, area_range };
+
 // Pictures: a tower of `layers` blocks over patches, and a projector that makes a token of merge x merge of them.
 struct VisionConfig {
   int layers = 0, hidden = 0, heads = 0, head_dim = 0, mlp_dim = 0;  // layers 0: the model reads text only
-  int table_rows = 0, table_columns = 0;                             // of the learned positions
+  int table_rows = 0, table_columns = 0;  // of the learned positions; 0: there are none
+  Rope2dKind rope = Rope2dKind::pairs;
+  bool gated = false;  // feed-forward blocks are gated by `activation`; else a GELU between two products
+  ActivationForm activation;  // also of a gated projector
+  int projector_dim = 0;      // of a gated projector behind a downsampling product; 0: two products
   float norm_eps = 0, projector_eps = 0;
 
   // How a picture becomes patches.
+  PictureRule rule = PictureRule::patch_limit;
   int patch = 0, merge = 0;             // pixels of a side; patches of a side of a token
   int patch_limit = 0, side_limit = 0;  // patches of a picture, and along one side, before padding
+  int64_t area_min = 0, area_max = 0;   // pixels of a padded picture
   float mean[3] = {}, std[3] = {};      // of pixel values in [0, 1]
 
   int patch_values() const { return 3 * patch * patch; }

@@ -102,18 +102,29 @@ struct LayerWeights {
   int index_layer = 0;  // among the layers with index keys
 };
 
+// Biases and norms that a tower does not have are null.
 struct VisionBlockWeights {
-  Tensor norm0, norm1;  // [hidden] f32
-  Tensor qkv, o;        // [3 * heads, dim, hidden], [hidden, heads * dim]
-  Tensor fc0, fc1;      // [mlp_dim, hidden], [hidden, mlp_dim]
+  Tensor norm0, norm1;        // [hidden] f32
+  Tensor qkv, o;              // [3 * heads, dim, hidden], [hidden, heads * dim]
+  Tensor qkv_bias, o_bias;    // [3 * heads * dim], [hidden] f32
+  Tensor q_norm, k_norm;      // [dim] f32
+  Tensor fc0, fc1;            // [mlp_dim, hidden], [hidden, mlp_dim]
+  Tensor fc0_bias, fc1_bias;  // [mlp_dim], [hidden] f32
+  Tensor up, up_bias;         // [mlp_dim, hidden], [mlp_dim] f32: of gated blocks, fc0 is the gate
 };
 
 struct VisionWeights {
-  Tensor patch;      // [hidden, 3 * patch * patch]
-  Tensor positions;  // [rows, columns, hidden]
+  Tensor patch;       // [hidden, 3 * patch * patch]
+  Tensor patch_bias;  // [hidden] f32; null: none
+  Tensor positions;   // [rows, columns, hidden]; null: none
   std::vector<VisionBlockWeights> blocks;
   Tensor final_norm;          // [hidden] f32
   Tensor proj0, proj2, post;  // [merged, merged], [text hidden, merged], [text hidden] f32
+  // Of a gated projector.
+  Tensor downsample, downsample_bias;  // [text hidden, merged], [text hidden] f32
+  Tensor merge_proj;                   // [text hidden, text hidden]
+  Tensor merge_norm, merge_norm_bias;  // [text hidden] f32
+  MlpWeights merge_mlp;                // projector_dim wide
 };
 
 struct DecoderWeights {

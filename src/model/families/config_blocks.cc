@@ -88,6 +88,26 @@ Status expect_boolean(const JsonFields& fields, const char* key, bool otherwise,
   return Status::ok();
 }
 
+Status expect_equal(const JsonFields& fields, const char* key, int64_t expected, const char* like) {
+  DSA_ASSIGN(const int64_t found, fields.integer(key, 1, kMaxDim));
+  if (found == expected) return Status::ok();
+  return error(Code::model, fields.where(), ": '", key, "' is ", found, ", expected ", expected, " like ",
+               like);
+}
+
+Status three_numbers(const JsonFields& fields, const char* key, float (&out)[3]) {
+  if (!fields.has(key)) return error(Code::model, fields.where(), ": '", key, "' is missing");
+  const Json& list = *fields.json().find(key);
+  if (!list.is_array() || list.size() != 3)
+    return error(Code::model, fields.where(), ": '", key, "' is not a list of three numbers");
+  for (size_t i = 0; i < 3; ++i) {
+    if (!list[i].is_number() || !std::isfinite(list[i].get<double>()))
+      return error(Code::model, fields.where(), ": '", key, "' is not a list of three numbers");
+    out[i] = list[i].get<float>();
+  }
+  return Status::ok();
+}
+
 Status parse_decoder(const JsonFields& text, const char* context_key, ModelConfig& out) {
   DSA_ASSIGN(out.vocab, text.integer("vocab_size", 1, kMaxDim));
   DSA_ASSIGN(out.hidden, text.integer("hidden_size", 1, kMaxDim));
@@ -235,6 +255,44 @@ Status check_indexer(const JsonFields& fields, const ModelConfig& config) {
   if (config.indexer.fp8_keys && (dim & (dim - 1)) != 0)
     return error(Code::unsupported, fields.where(), ": 'index_head_dim' is ", dim,
                  ", expected a power of two with FP8 index keys");
+  return Status::ok();
+}
+
+Status parse_index_sharing(const JsonFields& config, ModelConfig& out) {
+  const size_t layers = out.layers.size();
+  std::vector<std::string> types(layers, "full");
+  const char* key = "indexer_types";
+  if (config.has("indexer_types")) {
+    DSA_ASSIGN(types, config.strings("indexer_types"));
+  } else if (config.has("index_topk_pattern")) {
+    key = "index_topk_pattern";
+    if (config.json()[key].is_array()) {
+      DSA_ASSIGN(types, config.strings(key));
+    } else {
+      DSA_ASSIGN(const std::string pattern, config.string(key));
+      types.clear();
+      for (const char letter : pattern) types.emplace_back(1, letter);
+    }
+    for (std::string& type : types) type = type == "F" ? "full" : type == "S" ? "shared" : type;
+  } else if (config.has("index_topk_freq")) {
+    key = "index_topk_freq";
+    DSA_ASSIGN(const int64_t frequency, config.integer(key, 1, 4096));
+    DSA_ASSIGN(const int64_t offset, config.integer_or("index_skip_topk_offset", 2, 0, 4096));
+    for (int64_t l = 0; l < int64_t(layers); ++l)
+      if (std::max<int64_t>(l - offset + 1, 0) % frequency != 0) types[size_t(l)] = "shared";
+  }
+  if (types.size() != layers)
+    return error(Code::model, config.where(), ": '", key, "' names ", types.size(), " layers, expected ",
+                 layers);
+  for (size_t l = 0; l < layers; ++l) {
+    if (types[l] != "full" && types[l] != "shared")
+      return error(Code::model, config.where(), ": '", key, "' has ", in_quotes(types[l]), " at ", l,
+                   ", expected 'full' or 'shared'");
+    out.layers[l].indexer = types[l] == "full" ? IndexerKind::full : IndexerKind::shared;
+  }
+  if (out.layers[0].indexer != IndexerKind::full)
+    return error(Code::model, config.where(), ": '", key,
+                 "' makes layer 0 shared; no layer before it has a set");
   return Status::ok();
 }
 

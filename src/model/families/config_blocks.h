@@ -21,6 +21,9 @@ Status refuse_unknown_keys(const JsonFields& fields, std::initializer_list<const
 // The key must be absent or have this value.
 Status expect_string(const JsonFields& fields, const char* key, const std::string& expected);
 Status expect_boolean(const JsonFields& fields, const char* key, bool otherwise, bool expected);
+// The key must have this value, which `like` has as well.
+Status expect_equal(const JsonFields& fields, const char* key, int64_t expected, const char* like);
+Status three_numbers(const JsonFields& fields, const char* key, float (&out)[3]);
 
 // vocab_size, hidden_size, num_hidden_layers, rms_norm_eps, tie_word_embeddings, and the longest context in `context_key`.
 Status parse_decoder(const JsonFields& text, const char* context_key, ModelConfig& out);
@@ -38,6 +41,9 @@ Status parse_rope(const JsonFields& text, const char* dim_key, int dim, RopeConf
 Status parse_indexer(const JsonFields& fields, ModelConfig& out);
 // Whether index keys have room for the lanes that turn, and can be spread before they are rounded.
 Status check_indexer(const JsonFields& fields, const ModelConfig& config);
+// full: the layer has an indexer; shared: it takes the set of the nearest full layer before it. The list decides, then the
+// pattern of F and S, then the frequency.
+Status parse_index_sharing(const JsonFields& config, ModelConfig& out);
 // quantization_config, if there is one: formats that tensors may have. Which tensor has which is seen at load.
 struct Quantization {
   bool fp8 = false;
