@@ -95,7 +95,8 @@ struct VisionConfig {
   int layers = 0, hidden = 0, heads = 0, head_dim = 0, mlp_dim = 0;  // layers 0: the model reads text only
   int table_rows = 0, table_columns = 0;  // of the learned positions; 0: there are none
   Rope2dKind rope = Rope2dKind::pairs;
-  bool gated = false;  // feed-forward blocks are gated by `activation`; else a GELU between two products
+  bool biases = false;  // of the blocks
+  bool gated = false;   // feed-forward blocks are gated by `activation`; else a GELU between two products
   ActivationForm activation;  // also of a gated projector
   int projector_dim = 0;      // of a gated projector behind a downsampling product; 0: two products
   float norm_eps = 0, projector_eps = 0;

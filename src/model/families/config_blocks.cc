@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string_view>
 
 namespace dsa {
@@ -23,16 +22,6 @@ constexpr std::string_view kInertKeys[] = {"_name_or_path",        "architecture
 bool says_off(const Json& value) {
   return value.is_null() || value == false || (value.is_number() && value == 0) ||
          ((value.is_array() || value.is_object() || value.is_string()) && value.empty()) || value == "";
-}
-
-// A number in (low, high], or low itself where it is `otherwise`; without `otherwise` the key must be there.
-Result<double> number_within(const JsonFields& fields, const char* key, double low, double high,
-                             std::optional<double> otherwise = {}) {
-  DSA_ASSIGN(const double value, otherwise ? fields.number_or(key, *otherwise) : fields.number(key));
-  if (!(value > low && value <= high) && !(otherwise && value == *otherwise))
-    return error(Code::model, fields.where(), ": '", key, "' is ", value, ", expected above ", low,
-                 " and up to ", high);
-  return value;
 }
 
 // Layers from first_k_dense_replace on have experts.
@@ -106,6 +95,15 @@ Status three_numbers(const JsonFields& fields, const char* key, float (&out)[3])
     out[i] = list[i].get<float>();
   }
   return Status::ok();
+}
+
+Result<double> number_within(const JsonFields& fields, const char* key, double low, double high,
+                             std::optional<double> otherwise) {
+  DSA_ASSIGN(const double value, otherwise ? fields.number_or(key, *otherwise) : fields.number(key));
+  if (!(value > low && value <= high) && !(otherwise && value == *otherwise))
+    return error(Code::model, fields.where(), ": '", key, "' is ", value, ", expected above ", low,
+                 " and up to ", high);
+  return value;
 }
 
 Status parse_decoder(const JsonFields& text, const char* context_key, ModelConfig& out) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 
 #include "kernels/common/numbers.h"
 #include "model/model_config.h"
@@ -23,6 +24,9 @@ Status expect_string(const JsonFields& fields, const char* key, const std::strin
 Status expect_boolean(const JsonFields& fields, const char* key, bool otherwise, bool expected);
 // The key must have this value, which `like` has as well.
 Status expect_equal(const JsonFields& fields, const char* key, int64_t expected, const char* like);
+// A number in (low, high], or `otherwise`; without `otherwise` the key must be there.
+Result<double> number_within(const JsonFields& fields, const char* key, double low, double high,
+                             std::optional<double> otherwise = {});
 Status three_numbers(const JsonFields& fields, const char* key, float (&out)[3]);
 
 // vocab_size, hidden_size, num_hidden_layers, rms_norm_eps, tie_word_embeddings, and the longest context in `context_key`.

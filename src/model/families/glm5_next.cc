@@ -20,9 +20,7 @@ Status parse_hyper(const JsonFields& text, ModelConfig& out) {
   DSA_TRY(expect_boolean(text, "mhc", true, true));
   DSA_ASSIGN(out.hyper.streams, text.integer_or("hc_mult", 4, 1, kHyperStreamsMax));
   DSA_ASSIGN(out.hyper.iterations, text.integer_or("hc_sinkhorn_iters", 20, 1, 1000));
-  DSA_ASSIGN(const double eps, text.number_or("hc_eps", 1e-6));
-  if (!(eps > 0) || !(eps < 1))
-    return error(Code::model, text.where(), ": 'hc_eps' is ", eps, ", expected a small positive number");
+  DSA_ASSIGN(const double eps, number_within(text, "hc_eps", 0, 1, 1e-6));
   out.hyper.eps = float(eps);
   return Status::ok();
 }
@@ -34,8 +32,10 @@ Status parse_layers(const JsonFields& text, ModelConfig& out) {
   if (!out.kda.low_rank_output)
     return error(Code::unsupported, linear.where(),
                  ": 'use_full_rank_gate' is true, expected false for this family");
-  if (!linear.has("gate_lower_bound")) {
-    DSA_ASSIGN(const bool safe, linear.boolean_or("safe_gate", true));
+  DSA_ASSIGN(const bool safe, linear.boolean_or("safe_gate", true));
+  if (linear.has("gate_lower_bound")) {
+    DSA_TRY(expect_boolean(linear, "safe_gate", true, true));  // a bound is what makes it safe
+  } else {
     out.kda.gate_lower_bound = safe ? float(kSafeGateBound) : 0;
   }
   if (!text.has("layer_types")) return Status::ok();
@@ -68,6 +68,9 @@ Status parse_pools(const JsonFields& text, ModelConfig& out) {
                  ", expected a multiple of the ", indexer.group, " of 'index_kpool'");
   DSA_ASSIGN(indexer.tail, text.boolean_or("index_kpool_always_select_tail", true));
   DSA_TRY(expect_boolean(text, "index_kpool_compress", true, true));
+  DSA_ASSIGN(const bool rope_pairs, text.boolean_or("indexer_rope_interleave", true));
+  (void)rope_pairs;  // no lane turns
+  indexer.norm_bias = true;
   DSA_TRY(parse_index_sharing(text, out));
   for (size_t l = 0; l < out.layers.size(); ++l) {
     LayerConfig& layer = out.layers[l];
@@ -178,6 +181,9 @@ Status parse(const JsonFields& config, ModelConfig& out) {
                  "text_config", "tie_word_embeddings", "video_end_token_id", "video_start_token_id",
                  "video_token_id", "vision_config"}));
   DSA_TRY(refuse_unknown_keys(text, kTextKeys));
+  for (const char* key : {"image_token_id", "image_start_token_id", "image_end_token_id", "video_token_id",
+                          "video_start_token_id", "video_end_token_id"})
+    if (config.has(key)) DSA_TRY(config.integer(key, 0, kMaxDim).status());
   DSA_TRY(expect_boolean(config, "tie_word_embeddings", false, false));
   DSA_TRY(parse_text(text, out));
   for (const JsonFields& fields : {config, text}) {

@@ -18,11 +18,11 @@ constexpr int64_t kTokensMin = 16, kTokensMax = 8000;  // of a picture; the imag
 constexpr float kMean[3] = {0.48145466f, 0.4578275f, 0.40821073f},
                 kStd[3] = {0.26862954f, 0.26130258f, 0.27577711f};
 
-uint64_t parameters_of(const ModelConfig& c, bool biases) {
+uint64_t parameters_of(const ModelConfig& c) {
   const VisionConfig& v = c.vision;
   const uint64_t hidden = uint64_t(v.hidden), mlp = uint64_t(v.mlp_dim), text = uint64_t(c.hidden);
   const uint64_t block = 2 * hidden + 2 * uint64_t(v.head_dim) + 4 * hidden * hidden + 3 * mlp * hidden +
-                         (biases ? 4 * hidden + 2 * mlp + hidden : 0);
+                         (v.biases ? 5 * hidden + 2 * mlp : 0);
   const uint64_t tower =
       uint64_t(kFrames) * uint64_t(v.patch_values()) * hidden + hidden + uint64_t(v.layers) * block + hidden;
   return tower + text * (uint64_t(v.merged()) + 1) + text * text + 2 * text +
@@ -53,16 +53,12 @@ Status parse_glm_vision(const JsonFields& config, ModelConfig& out) {
   DSA_TRY(expect_equal(vision, "temporal_patch_size", kFrames, "that of the family"));
   DSA_TRY(expect_equal(vision, "in_channels", 3, "a picture"));
   DSA_TRY(expect_equal(vision, "out_hidden_size", out.hidden, "'hidden_size' of the text"));
-  DSA_ASSIGN(const double eps, vision.number("rms_norm_eps"));
-  if (!(eps > 0) || !std::isfinite(eps))
-    return error(Code::model, vision.where(), ": 'rms_norm_eps' is ", eps, ", expected a positive number");
+  DSA_ASSIGN(const double eps, number_within(vision, "rms_norm_eps", 0, 1));
   v.norm_eps = float(eps);
   v.projector_eps = kMergeNormEps;
 
   DSA_TRY(expect_string(vision, "hidden_act", "silu"));
-  DSA_ASSIGN(const double limit, vision.number_or("swiglu_limit", 10));
-  if (!(limit > 0) || !std::isfinite(limit))
-    return error(Code::model, vision.where(), ": 'swiglu_limit' is ", limit, ", expected a positive number");
+  DSA_ASSIGN(const double limit, number_within(vision, "swiglu_limit", 0, 1e6, 10));
   v.gated = true;
   v.activation = {.kind = ActivationKind::swiglu, .limit = float(limit)};
   v.rope = Rope2dKind::halves;
@@ -81,8 +77,10 @@ Status parse_glm_vision(const JsonFields& config, ModelConfig& out) {
   v.area_max = kTokensMax * area;
   std::copy(kMean, kMean + 3, v.mean);
   std::copy(kStd, kStd + 3, v.std);
-  DSA_ASSIGN(const bool biases, vision.boolean_or("attention_bias", true));
-  out.parameters += parameters_of(out, biases);
+  DSA_ASSIGN(const int64_t side, vision.integer_or("image_size", 336, 1, kMaxDim));
+  (void)side;  // of training
+  DSA_ASSIGN(v.biases, vision.boolean_or("attention_bias", true));
+  out.parameters += parameters_of(out);
   return Status::ok();
 }
 
@@ -111,29 +109,32 @@ Status parse_glm_preprocessor(const JsonFields& preprocessor, ModelConfig& out) 
 
 namespace {
 
-// A vector that may be missing: no bias in the whole tower, or one everywhere.
+// A bias is there or not as the config says.
 Status load_bias(WeightLoader& loader, const std::string& name, int64_t size, bool biases, Tensor& out) {
+  if (loader.has(name) != biases)
+    return error(Code::model, "'model.visual.", name, "' is ",
+                 biases ? "missing, but 'attention_bias' is true" : "there, but 'attention_bias' is false");
   return biases ? loader.vector(name, {size}, out) : Status::ok();
 }
 
-Status load_block(WeightLoader& loader, const std::string& block, const VisionConfig& v, bool biases,
+Status load_block(WeightLoader& loader, const std::string& block, const VisionConfig& v,
                   VisionBlockWeights& out) {
   const int64_t hidden = v.hidden;
   DSA_TRY(loader.vector(block + "norm1.weight", {hidden}, out.norm0));
   DSA_TRY(loader.vector(block + "norm2.weight", {hidden}, out.norm1));
   DSA_TRY(loader.plain_matrix(block + "attn.qkv.weight", {3 * hidden, hidden}, out.qkv));
   out.qkv = out.qkv.reshape({3 * int64_t(v.heads), v.head_dim, hidden});
-  DSA_TRY(load_bias(loader, block + "attn.qkv.bias", 3 * hidden, biases, out.qkv_bias));
+  DSA_TRY(load_bias(loader, block + "attn.qkv.bias", 3 * hidden, v.biases, out.qkv_bias));
   DSA_TRY(loader.vector(block + "attn.q_norm.weight", {v.head_dim}, out.q_norm));
   DSA_TRY(loader.vector(block + "attn.k_norm.weight", {v.head_dim}, out.k_norm));
   DSA_TRY(loader.matrix(block + "attn.proj.weight", {hidden, hidden}, out.o));
-  DSA_TRY(load_bias(loader, block + "attn.proj.bias", hidden, biases, out.o_bias));
+  DSA_TRY(load_bias(loader, block + "attn.proj.bias", hidden, v.biases, out.o_bias));
   DSA_TRY(loader.matrix(block + "mlp.gate_proj.weight", {v.mlp_dim, hidden}, out.fc0));
-  DSA_TRY(load_bias(loader, block + "mlp.gate_proj.bias", v.mlp_dim, biases, out.fc0_bias));
+  DSA_TRY(load_bias(loader, block + "mlp.gate_proj.bias", v.mlp_dim, v.biases, out.fc0_bias));
   DSA_TRY(loader.matrix(block + "mlp.up_proj.weight", {v.mlp_dim, hidden}, out.up));
-  DSA_TRY(load_bias(loader, block + "mlp.up_proj.bias", v.mlp_dim, biases, out.up_bias));
+  DSA_TRY(load_bias(loader, block + "mlp.up_proj.bias", v.mlp_dim, v.biases, out.up_bias));
   DSA_TRY(loader.matrix(block + "mlp.down_proj.weight", {hidden, v.mlp_dim}, out.fc1));
-  return load_bias(loader, block + "mlp.down_proj.bias", hidden, biases, out.fc1_bias);
+  return load_bias(loader, block + "mlp.down_proj.bias", hidden, v.biases, out.fc1_bias);
 }
 
 // [hidden, 3, frames, patch, patch]: both frames are the same picture, so their weights add up.
@@ -167,12 +168,11 @@ Status load_downsample(WeightLoader& loader, const VisionConfig& v, int64_t rows
 Status load_glm_vision(const WeightLoader& text, const ModelConfig& c, VisionWeights& out) {
   const VisionConfig& v = c.vision;
   WeightLoader loader = text.with_prefix("model.visual.");
-  const bool biases = loader.has("blocks.0.attn.qkv.bias");
   DSA_TRY(load_patch(loader, v, out.patch));
   DSA_TRY(loader.vector("patch_embed.proj.bias", {v.hidden}, out.patch_bias));
   out.blocks.resize(size_t(v.layers));
   for (size_t l = 0; l < out.blocks.size(); ++l)
-    DSA_TRY(load_block(loader, concat("blocks.", l, "."), v, biases, out.blocks[l]));
+    DSA_TRY(load_block(loader, concat("blocks.", l, "."), v, out.blocks[l]));
   DSA_TRY(loader.vector("post_layernorm.weight", {v.hidden}, out.final_norm));
 
   DSA_TRY(load_downsample(loader, v, c.hidden, out.downsample));

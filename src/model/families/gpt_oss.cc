@@ -22,6 +22,12 @@ Status parse_attention(const JsonFields& config, ModelConfig& out) {
   attention.scale = 1 / std::sqrt(float(attention.head_dim));
   DSA_TRY(expect_boolean(config, "attention_bias", true, true));
   DSA_TRY(parse_rope(config, "head_dim", attention.head_dim, out.rope, attention.scale));
+  if (config.has("initial_context_length") && config.has("rope_scaling")) {
+    DSA_ASSIGN(const JsonFields scaling, config.object("rope_scaling"));
+    DSA_ASSIGN(const int64_t context,
+               scaling.integer_or("original_max_position_embeddings", 1, 1, INT32_MAX));
+    DSA_TRY(expect_equal(config, "initial_context_length", context, "'original_max_position_embeddings'"));
+  }
   DSA_ASSIGN(attention.window, config.integer("sliding_window", 1, INT32_MAX));
 
   std::vector<std::string> types;
@@ -53,9 +59,7 @@ Status parse_experts(const JsonFields& config, ModelConfig& out) {
     return error(Code::model, config.where(), ": 'experts_per_token' is ", again, ", expected ", moe.top_k,
                  " like 'num_experts_per_tok'");
   DSA_ASSIGN(moe.expert_dim, config.integer("intermediate_size", 1, kMaxDim));
-  DSA_ASSIGN(const double limit, config.number_or("swiglu_limit", 7));
-  if (!(limit > 0) || !std::isfinite(limit))
-    return error(Code::model, config.where(), ": 'swiglu_limit' is ", limit, ", expected a positive number");
+  DSA_ASSIGN(const double limit, number_within(config, "swiglu_limit", 0, 1e6, 7));
   DSA_TRY(expect_string(config, "hidden_act", "silu"));
   moe.biased = true;
   moe.alpha = kAlpha;
