@@ -66,7 +66,7 @@ Status parse_glm_vision(const JsonFields& config, ModelConfig& out) {
     DSA_ASSIGN(const JsonFields rope, vision.object("rope_parameters"));
     DSA_TRY(refuse_unknown_keys(rope, {"rope_theta", "rope_type"}));
     DSA_TRY(expect_string(rope, "rope_type", "axial"));
-    DSA_ASSIGN(const double theta, rope.number_or("rope_theta", kTheta));
+    DSA_ASSIGN(const double theta, rope.number("rope_theta"));
     if (theta != kTheta)
       return error(Code::unsupported, rope.where(), ": 'rope_theta' is ", theta, ", expected ", kTheta);
   }
