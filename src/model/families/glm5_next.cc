@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "kernels/common/paged.h"
-#include "kernels/hyper_connection/hyper_connection.h"
 #include "model/families/config_blocks.h"
 #include "model/families/families.h"
 #include "model/families/weight_blocks.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/vision_attention/vision_attention.h"
 #include "model/families/config_blocks.h"
 #include "model/families/families.h"
 #include "model/families/weight_blocks.h"
