@@ -56,6 +56,7 @@ Status parse_glm_vision(const JsonFields& config, ModelConfig& out) {
   v.norm_eps = float(eps);
   v.projector_eps = kMergeNormEps;
 
+  DSA_ASSIGN(const std::string act, vision.string("hidden_act"));
   DSA_TRY(expect_string(vision, "hidden_act", "silu"));
   DSA_ASSIGN(const double limit, number_within(vision, "swiglu_limit", 0, 1e6, 10));
   v.gated = true;

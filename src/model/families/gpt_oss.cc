@@ -60,6 +60,7 @@ Status parse_experts(const JsonFields& config, ModelConfig& out) {
                  " like 'num_experts_per_tok'");
   DSA_ASSIGN(moe.expert_dim, config.integer("intermediate_size", 1, kMaxDim));
   DSA_ASSIGN(const double limit, number_within(config, "swiglu_limit", 0, 1e6, 7));
+  DSA_ASSIGN(const std::string act, config.string("hidden_act"));
   DSA_TRY(expect_string(config, "hidden_act", "silu"));
   moe.biased = true;
   moe.alpha = kAlpha;
