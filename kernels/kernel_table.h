@@ -6,9 +6,12 @@
 
 #include "kernels/activation/activation.h"
 #include "kernels/add/add.h"
+#include "kernels/add_bias/add_bias.h"
+#include "kernels/alpha_swiglu/alpha_swiglu.h"
 #include "kernels/append_rows/append_rows.h"
 #include "kernels/attn_residual/attn_residual.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/expand_pools/expand_pools.h"
 #include "kernels/expert_combine/expert_combine.h"
 #include "kernels/expert_gather/expert_gather.h"
 #include "kernels/expert_linear/expert_linear.h"
@@ -17,9 +20,12 @@
 #include "kernels/gated_norm/gated_norm.h"
 #include "kernels/gather_rows/gather_rows.h"
 #include "kernels/gelu/gelu.h"
+#include "kernels/gqa_attention/gqa_attention.h"
 #include "kernels/grid_embedding/grid_embedding.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/head_linear/head_linear.h"
+#include "kernels/head_norm/head_norm.h"
+#include "kernels/hyper_connection/hyper_connection.h"
 #include "kernels/index_scores/index_scores.h"
 #include "kernels/kda/kda.h"
 #include "kernels/kda_gate/kda_gate.h"
@@ -27,31 +33,39 @@
 #include "kernels/linear/linear.h"
 #include "kernels/mxfp4_linear/mxfp4_linear.h"
 #include "kernels/place_rows/place_rows.h"
+#include "kernels/pool_keys/pool_keys.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/rope_2d/rope_2d.h"
 #include "kernels/router/router.h"
 #include "kernels/short_conv/short_conv.h"
 #include "kernels/sigmoid_gate/sigmoid_gate.h"
+#include "kernels/softmax_router/softmax_router.h"
 #include "kernels/sparse_attention/sparse_attention.h"
 #include "kernels/top_k/top_k.h"
 #include "kernels/vision_attention/vision_attention.h"
 
 // Every operator with its arguments, and those that have a SIMD version.
-#define DSA_FOR_EACH_PLAIN_KERNEL(X) \
-  X(embedding, EmbeddingArgs)        \
-  X(layer_norm, LayerNormArgs)       \
-  X(add, AddArgs)                    \
-  X(router, RouterArgs)              \
-  X(rope, RopeArgs)                  \
-  X(hadamard, HadamardArgs)          \
-  X(fp8_round, Fp8RoundArgs)         \
-  X(expert_plan, ExpertPlanArgs)     \
-  X(expert_gather, ExpertGatherArgs) \
-  X(append_rows, AppendRowsArgs)     \
-  X(place_rows, PlaceRowsArgs)       \
-  X(gather_rows, GatherRowsArgs)     \
-  X(grid_embedding, GridEmbeddingArgs)
+#define DSA_FOR_EACH_PLAIN_KERNEL(X)   \
+  X(embedding, EmbeddingArgs)          \
+  X(layer_norm, LayerNormArgs)         \
+  X(add, AddArgs)                      \
+  X(router, RouterArgs)                \
+  X(rope, RopeArgs)                    \
+  X(hadamard, HadamardArgs)            \
+  X(fp8_round, Fp8RoundArgs)           \
+  X(expert_plan, ExpertPlanArgs)       \
+  X(expert_gather, ExpertGatherArgs)   \
+  X(append_rows, AppendRowsArgs)       \
+  X(place_rows, PlaceRowsArgs)         \
+  X(gather_rows, GatherRowsArgs)       \
+  X(grid_embedding, GridEmbeddingArgs) \
+  X(add_bias, AddBiasArgs)             \
+  X(softmax_router, SoftmaxRouterArgs) \
+  X(pool_keys, PoolKeysArgs)           \
+  X(expand_pools, ExpandPoolsArgs)     \
+  X(hyper_spread, HyperSpreadArgs)     \
+  X(hyper_mean, HyperMeanArgs)
 #define DSA_FOR_EACH_SIMD_KERNEL(X)        \
   X(rms_norm, RmsNormArgs)                 \
   X(linear, LinearArgs)                    \
@@ -72,7 +86,12 @@
   X(sparse_attention, SparseAttentionArgs) \
   X(gelu, GeluArgs)                        \
   X(rope_2d, Rope2dArgs)                   \
-  X(vision_attention, VisionAttentionArgs)
+  X(vision_attention, VisionAttentionArgs) \
+  X(gqa_attention, GqaAttentionArgs)       \
+  X(alpha_swiglu, AlphaSwigluArgs)         \
+  X(head_norm, HeadNormArgs)               \
+  X(hyper_mix, HyperMixArgs)               \
+  X(hyper_add, HyperAddArgs)
 #define DSA_FOR_EACH_KERNEL(X) \
   DSA_FOR_EACH_PLAIN_KERNEL(X) \
   DSA_FOR_EACH_SIMD_KERNEL(X)

@@ -15,11 +15,12 @@ struct PagedRows {
   size_t page_stride;           // floats from page to page; a page may hold more than these rows
   const int32_t* block_tables;  // [sequences, max_pages]
   int max_pages;
-  int dim;  // floats in a row
+  int dim;                    // floats in a row
+  int page_rows = kPageSize;  // fewer if several positions share a row
 
   DSA_HD float* row(int sequence, int64_t p) const {
-    const int32_t page = block_tables[size_t(sequence) * max_pages + size_t(p / kPageSize)];
-    return pages + size_t(page) * page_stride + size_t(p % kPageSize) * dim;
+    const int32_t page = block_tables[size_t(sequence) * max_pages + size_t(p / page_rows)];
+    return pages + size_t(page) * page_stride + size_t(p % page_rows) * dim;
   }
 };
 

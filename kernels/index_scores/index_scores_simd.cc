@@ -1,9 +1,10 @@
 // kernels/index_scores/index_scores_simd.cc: the keys of a page are turned to [dim, positions], so that the
 // lanes of a vector are positions and no sum crosses lanes; tokens and heads pass over them while they stay
-// in the cache.
+// in the cache. Where a page has few keys, those of several pages are laid together first.
 //
-// A thread takes one page of keys and a block of tokens.
+// A thread takes kPageSize keys and a block of tokens.
 #include <cmath>
+#include <cstring>
 
 #include "kernels/common/simd.h"
 #include "kernels/index_scores/index_scores.h"
@@ -50,6 +51,16 @@ void turn(const float* rows, int dim, float* keys) {
   }
 }
 #endif
+
+// Keys [p0, p0 + kPageSize) of a sequence, turned. What lies behind the first `count` is never looked at.
+void turned_keys(const PagedRows& k, int sequence, int64_t p0, int count, float* keys) {
+  if (k.page_rows == kPageSize) return turn(k.row(sequence, p0), k.dim, keys);
+  float rows[kMaxDim * kPageSize];
+  for (int p = 0; p < count; ++p)
+    memcpy(rows + p * k.dim, k.row(sequence, p0 + p), size_t(k.dim) * sizeof(float));
+  memset(rows + count * k.dim, 0, size_t(kPageSize - count) * size_t(k.dim) * sizeof(float));
+  turn(rows, k.dim, keys);
+}
 
 // Adds kR heads to the scores of kVectors vectors of positions.
 template <int kR>
@@ -100,14 +111,15 @@ void index_scores(const IndexScoresArgs& a, Queue& queue) {
     const int size = a.context - p0 < kPageSize ? int(a.context - p0) : kPageSize;
 
     HWY_ALIGN float keys[kMaxDim * kPageSize];
-    int sequence = -1;  // whose keys these are
+    int sequence = -1, turned = 0;  // whose keys these are, and how many
     for (int64_t t = begin; t < end; ++t) {
       float* scores = a.scores + t * a.scores_stride + p0;
       const int64_t left = a.visible[t] - p0;
       const int seen = left <= 0 ? 0 : left < size ? int(left) : size;
-      if (seen > 0 && sequence != a.sequence_of[t]) {
+      if (seen > turned || (seen > 0 && sequence != a.sequence_of[t])) {
         sequence = a.sequence_of[t];
-        turn(a.k.row(sequence, p0), a.dim, keys);
+        turned = a.k.page_rows == kPageSize ? kPageSize : seen;
+        turned_keys(a.k, sequence, p0, turned, keys);
       }
       if (seen == kPageSize) {
         score_page(a, t, keys, scores);

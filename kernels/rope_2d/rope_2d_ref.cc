@@ -9,12 +9,16 @@ void ref::rope_2d(const Rope2dArgs& a, Queue&) {
   for (int64_t t = 0; t < a.tokens; ++t)
     for (int h = 0; h < a.heads; ++h)
       for (int j = 0; j < a.dim / 2; ++j) {
-        const float* turns = a.turns_of(j % 2 == 0 ? a.columns[t] : a.rows[t]) + j / 2;
-        const double cosine = turns[0], sine = turns[a.dim / 4];
-        float* pair = a.x + t * a.token_stride + h * a.head_stride + 2 * j;
-        const double x = pair[0], y = pair[1];
-        pair[0] = float(x * cosine - y * sine);
-        pair[1] = float(x * sine + y * cosine);
+        const bool halves = a.kind == Rope2dKind::halves;
+        const int quarter = a.dim / 4;
+        const float* turns = halves ? a.turns_of(j < quarter ? a.rows[t] : a.columns[t]) + j % quarter
+                                    : a.turns_of(j % 2 == 0 ? a.columns[t] : a.rows[t]) + j / 2;
+        const double cosine = turns[0], sine = turns[quarter];
+        float* head = a.x + t * a.token_stride + h * a.head_stride;
+        float &first = head[halves ? j : 2 * j], &second = head[halves ? j + a.dim / 2 : 2 * j + 1];
+        const double x = first, y = second;
+        first = float(x * cosine - y * sine);
+        second = float(x * sine + y * cosine);
       }
 }
 

@@ -18,6 +18,12 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
     for (size_t i = 0; i < num_banks; ++i) banks.push_back(floats({n, hidden}));
   }
 
+  if (c.residual == ResidualKind::hyper) {
+    streams = floats({n, c.hyper.streams, hidden});
+    hyper_logits = floats({n, c.hyper.mixes()});
+    hyper_coefficients = floats({n, c.hyper.coefficients()});
+  }
+
   qkv = floats({n, 3 * channels});
   qkv_conv = floats({n, 3 * channels});
   f_rank = floats({n, c.kda.head_dim});
@@ -36,11 +42,22 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   o = floats({n, a.heads, a.v_dim});
   if (a.output_gate) gate = floats({n, int64_t(a.heads) * a.v_dim});
 
+  const GroupedAttentionConfig& grouped = c.grouped;
+  gqa_q = floats({n, grouped.heads, grouped.head_dim});
+  gqa_o = floats({n, grouped.heads, grouped.head_dim});
+  gqa_k = floats({n, grouped.kv_dim()});
+  gqa_v = floats({n, grouped.kv_dim()});
+
   if (c.indexer.top_k > 0) {
     index_q = floats({n, c.indexer.heads, c.indexer.dim});
     index_k = floats({n, c.indexer.dim});
     index_weights = floats({n, c.indexer.heads});
-    selected = integers({n, c.indexer.top_k});
+    if (c.indexer.group > 1) {
+      index_gates = floats({n, c.indexer.dim});
+      pools_visible = integers({n});
+      pools = integers({n, c.indexer.top_k / c.indexer.group});
+    }
+    selected = integers({n, c.indexer.slots()});
     index_scores = floats({std::max<int64_t>(kScoreFloats, c.max_context)});
   }
 
@@ -56,6 +73,7 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   expert_y = floats({pairs_max, c.expert_width()});
   expert_gate = floats({pairs_max, c.moe.expert_dim});
   expert_up = floats({pairs_max, c.moe.expert_dim});
+  if (c.moe.biased) expert_gate_up = floats({pairs_max, 2 * int64_t(c.moe.expert_dim)});
   mlp_gate = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
   mlp_up = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
   mxfp4_workspace =
@@ -64,29 +82,54 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   linear_groups.reserve(2 * size_t(c.moe.experts));
   conv_sequences.resize(size_t(sequences));
   kda_sequences.resize(size_t(sequences));
+  pool_sequences.resize(size_t(sequences));
 
   logits = floats({sequences, c.vocab});
 }
 
 void Activations::set_tokens(int n) {
-  for (Tensor* t : {&x,          &h,
-                    &out,        &running,
-                    &qkv,        &qkv_conv,
-                    &f_rank,     &g,
-                    &beta,       &kda_o,
-                    &kda_gate,   &kda_gate_rank,
-                    &q_rank,     &q,
-                    &q_latent,   &kv,
-                    &o_latent,   &o,
-                    &gate,       &index_q,
-                    &index_k,    &index_weights,
-                    &selected,   &router_logits,
-                    &expert_ids, &expert_weights,
-                    &latent,     &mlp_gate,
-                    &mlp_up})
+  for (Tensor* t : {&x,
+                    &h,
+                    &out,
+                    &running,
+                    &qkv,
+                    &qkv_conv,
+                    &f_rank,
+                    &g,
+                    &beta,
+                    &kda_o,
+                    &kda_gate,
+                    &kda_gate_rank,
+                    &q_rank,
+                    &q,
+                    &q_latent,
+                    &kv,
+                    &o_latent,
+                    &o,
+                    &gate,
+                    &index_q,
+                    &index_k,
+                    &index_weights,
+                    &selected,
+                    &router_logits,
+                    &expert_ids,
+                    &expert_weights,
+                    &latent,
+                    &mlp_gate,
+                    &mlp_up,
+                    &streams,
+                    &hyper_logits,
+                    &hyper_coefficients,
+                    &gqa_q,
+                    &gqa_o,
+                    &gqa_k,
+                    &gqa_v,
+                    &index_gates,
+                    &pools_visible,
+                    &pools})
     t->dim[0] = n;
   for (Tensor& bank : banks) bank.dim[0] = n;
-  for (Tensor* t : {&pairs, &rows, &expert_x, &expert_y, &expert_gate, &expert_up})
+  for (Tensor* t : {&pairs, &rows, &expert_x, &expert_y, &expert_gate, &expert_up, &expert_gate_up})
     t->dim[0] = int64_t(n) * experts_per_token_;
 }
 

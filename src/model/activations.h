@@ -21,6 +21,9 @@ struct Activations {
   // Residual stream.
   Tensor x, h, out;           // [tokens, hidden]  block input, its norm, block output
   std::vector<Tensor> banks;  // [tokens, hidden] each: banked sources of attention residuals
+  Tensor streams;             // [tokens, streams, hidden]  of hyper-connections
+  Tensor hyper_logits;        // [tokens, mixes]
+  Tensor hyper_coefficients;  // [tokens, coefficients]
   Tensor running;             // [tokens, hidden]  sum of the blocks, since the last bank if there are banks
 
   // KDA.
@@ -41,11 +44,18 @@ struct Activations {
   Tensor o;         // [tokens, heads, v_dim]
   Tensor gate;      // [tokens, heads * v_dim]
 
+  // Grouped attention.
+  Tensor gqa_q, gqa_o;  // [tokens, heads, dim]
+  Tensor gqa_k, gqa_v;  // [tokens, kv_heads * dim]
+
   // Indexer.
   Tensor index_q;        // [tokens, index heads, index dim]
   Tensor index_k;        // [tokens, index dim]
   Tensor index_weights;  // [tokens, index heads]
-  Tensor selected;       // [tokens, top_k]  i32
+  Tensor index_gates;    // [tokens, index dim]  of pools
+  Tensor pools_visible;  // [tokens]  i32
+  Tensor pools;          // [tokens, top_k / group]  i32: the selected ones
+  Tensor selected;       // [tokens, slots]  i32
   Tensor index_scores;   // [kScoreFloats]  as many rows at a time as fit
 
   // Feed-forward.
@@ -57,6 +67,7 @@ struct Activations {
   Tensor latent;                                 // [tokens, latent]  what the experts read; later their sum
   Tensor expert_x, expert_y;                     // [tokens * experts per token, latent or hidden]
   Tensor expert_gate, expert_up;                 // [tokens * experts per token, expert dim]
+  Tensor expert_gate_up;                         // [tokens * experts per token, 2 * expert dim]  in turns
   Tensor mlp_gate, mlp_up;                       // [tokens, dense or shared dim]
   void* mxfp4_workspace = nullptr;               // int8 activations of the fast route
   std::vector<Mxfp4LinearGroup> mxfp4_groups;    // at most two a expert
@@ -65,6 +76,7 @@ struct Activations {
   // Per sequence, refilled by each KDA layer.
   std::vector<ShortConvSequence> conv_sequences;
   std::vector<KdaSequence> kda_sequences;
+  std::vector<PoolSequence> pool_sequences;  // by each indexer
 
   // Output.
   Tensor logits;  // [sequences, vocab]

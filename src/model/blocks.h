@@ -20,6 +20,7 @@ struct BlockContext {
 
 void kda(Step& s, const BlockContext& c, const LayerWeights& w, Tensor h, Tensor out);
 void latent_attention(Step& s, const BlockContext& c, const LayerWeights& w, int layer, Tensor h, Tensor out);
+void grouped_attention(Step& s, const BlockContext& c, const LayerWeights& w, Tensor h, Tensor out);
 // The positions that each token attends to; null: all that it sees.
 Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int index_layer, Tensor q_rank,
                Tensor h);

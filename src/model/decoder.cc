@@ -11,11 +11,17 @@ namespace {
 StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
   StateLayout layout;
   layout.latent_dim = c.latent.latent_dim + c.latent.rope_dim;
+  layout.kv_dim = c.grouped.kv_dim();
   layout.index_dim = c.indexer.dim;
+  layout.index_group = c.indexer.group;
   layout.recurrent_floats = size_t(c.kda.heads) * size_t(c.kda.head_dim) * size_t(c.kda.head_dim);
   layout.conv_floats = size_t(c.kda.conv_width - 1) * 3 * size_t(c.kda.heads) * size_t(c.kda.head_dim);
   for (LayerWeights& w : weights.layers) {
-    w.state_index = w.attention == AttentionKind::kda ? layout.kda_layers++ : layout.latent_layers++;
+    switch (w.attention) {
+      case AttentionKind::kda: w.state_index = layout.kda_layers++; break;
+      case AttentionKind::latent: w.state_index = layout.latent_layers++; break;
+      case AttentionKind::grouped: w.state_index = layout.kv_layers++; break;
+    }
     if (w.indexer == IndexerKind::full) w.index_layer = layout.index_layers++;
   }
   return layout;
@@ -90,6 +96,7 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number) {
   switch (w.attention) {
     case AttentionKind::kda: kda(s, c, w, a.h, a.out); break;
     case AttentionKind::latent: latent_attention(s, c, w, number, a.h, a.out); break;
+    case AttentionKind::grouped: grouped_attention(s, c, w, a.h, a.out); break;
   }
   residuals_->add(s, a.out);
 
@@ -121,7 +128,14 @@ Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig>
   if (options.max_step_tokens < 1 || options.max_step_sequences < 1)
     return error(Code::argument, "a step needs room for at least one token and one sequence");
   auto own_config = std::make_shared<ModelConfig>(*config);
-  if (options.top_k > 0 && own_config->indexer.top_k > 0) own_config->indexer.top_k = options.top_k;
+  if (options.top_k > 0 && own_config->indexer.top_k > 0) {
+    if (options.top_k % own_config->indexer.group != 0)
+      return error(Code::argument, "top_k is ", options.top_k, ", expected a multiple of the ",
+                   own_config->indexer.group, " positions that are selected together");
+    own_config->indexer.top_k = options.top_k;
+  }
+  if (options.rotate_experts != 0 && own_config->moe.biased)
+    return error(Code::unsupported, "experts with biases cannot be rotated");
   auto weights = std::make_unique<DecoderWeights>();
   WeightLoader loader(*checkpoint, own_config->tensor_prefix, *weights);
   const Family* family = find_family(own_config->architecture);

@@ -7,10 +7,10 @@ namespace dsa {
 namespace {
 
 // Stands in for index scores in experiments: the newest positions, or any.
-void replace_scores(Selection selection, const Batch& batch, int first, Tensor scores) {
+void replace_scores(Selection selection, const int32_t* all_visible, int first, Tensor scores) {
   for (int64_t r = 0; r < scores.dim[0]; ++r) {
     float* row = scores.f32() + r * scores.stride[0];
-    const int32_t visible = batch.visible[size_t(first + r)];
+    const int32_t visible = all_visible[first + r];
     for (int32_t p = 0; p < visible; ++p) {
       uint64_t hash = (uint64_t(visible) << 32 | uint32_t(p)) * 0x9e3779b97f4a7c15u;
       hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9u;
@@ -31,6 +31,30 @@ void place_and_round(Step& s, const BlockContext& c, Tensor x) {
   }
 }
 
+// The keys of this step go to the cache: one for each position, or one for each pool that is complete.
+void append_keys(Step& s, const BlockContext& c, const IndexerWeights& w, int index_layer, Tensor h) {
+  Activations& a = s.activations();
+  const IndexerConfig& config = c.config.indexer;
+  const PagedRows index_keys = s.index_keys(index_layer);
+  const int64_t tokens = h.dim[0];
+  ops::linear(s, h, w.k, a.index_k);                                                   // [tokens, dim]
+  ops::layer_norm(s, a.index_k, w.k_norm, w.k_norm_bias, config.norm_eps, a.index_k);  // [tokens, dim]
+  place_and_round(s, c, a.index_k.reshape({tokens, 1, config.dim}));                   // [tokens, 1, dim]
+  if (config.group == 1) return ops::append_rows(s, a.index_k, index_keys);
+
+  // The pool that stays open goes on in the state of its sequence.
+  const Batch& batch = s.batch();
+  for (int i = 0; i < batch.sequences; ++i) {
+    SequenceState& state = *batch.states[size_t(i)];
+    const int begin = batch.row_begin[size_t(i)], rows = batch.row_begin[size_t(i) + 1] - begin;
+    a.pool_sequences[size_t(i)] = {begin, rows, batch.positions[size_t(begin)], state.open_pool(index_layer),
+                                   state.next_open_pool(index_layer)};
+  }
+  ops::linear(s, h, w.pool_gate, a.index_gates);  // [tokens, dim]
+  ops::pool_keys(s, a.index_k, a.index_gates, w.pool_places, a.pool_sequences.data(), index_keys,
+                 a.pools_visible);
+}
+
 }  // namespace
 
 Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int index_layer, Tensor q_rank,
@@ -41,30 +65,34 @@ Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int inde
   const int64_t tokens = h.dim[0];
 
   // Keys are written always: a later step needs those of today's short context.
-  ops::linear(s, h, w.k, a.index_k);                                                   // [tokens, dim]
-  ops::layer_norm(s, a.index_k, w.k_norm, w.k_norm_bias, config.norm_eps, a.index_k);  // [tokens, dim]
-  place_and_round(s, c, a.index_k.reshape({tokens, 1, config.dim}));                   // [tokens, 1, dim]
-  ops::append_rows(s, a.index_k, index_keys);
-
-  if (s.batch().max_visible <= config.top_k) return Tensor();  // the selection is the identity
+  append_keys(s, c, w, index_layer, h);
+  if (config.selects_all(s.batch().max_visible)) return Tensor();
 
   ops::linear(s, q_rank, w.q,
               a.index_q.reshape({tokens, config.heads * config.dim}));  // [tokens, heads * dim]
   place_and_round(s, c, a.index_q);                                     // [tokens, heads, dim]
   ops::linear(s, h, w.head_weights, a.index_weights);                   // [tokens, heads]
 
+  // What is scored and selected: positions, or pools of them.
+  const bool pooled = config.group > 1;
+  const Tensor visible =
+      pooled ? a.pools_visible : Tensor(const_cast<int32_t*>(s.batch().visible.data()), DType::i32, {tokens});
+  const Tensor chosen = pooled ? a.pools : a.selected;  // [tokens, top_k / group]
+
   // The constants of the score do not change the order, so they are left out. Scores of a few rows at a time.
-  const int64_t context = s.batch().max_visible;
+  const int64_t context = std::max(1, s.batch().max_visible / config.group);
   const int64_t rows_max = std::max<int64_t>(1, a.index_scores.count() / context);
   for (int64_t first = 0; first < tokens; first += rows_max) {
     const int64_t rows = std::min(rows_max, tokens - first);
     const Tensor scores(a.index_scores.data, DType::f32, {rows, context});
     if (c.options.selection == Selection::learned)
-      ops::index_scores(s, a.index_q, a.index_weights, index_keys, int(first), scores);  // [rows, context]
+      ops::index_scores(s, a.index_q, a.index_weights, index_keys, visible, int(first),
+                        scores);  // [rows, context]
     else
-      replace_scores(c.options.selection, s.batch(), int(first), scores);
-    ops::top_k(s, scores, int(first), a.selected.slice(first, rows));  // [rows, top_k]
+      replace_scores(c.options.selection, visible.i32(), int(first), scores);
+    ops::top_k(s, scores, visible, int(first), chosen.slice(first, rows));  // [rows, top_k / group]
   }
+  if (pooled) ops::expand_pools(s, a.pools, config.group, config.tail, a.selected);  // [tokens, slots]
   return a.selected;
 }
 

@@ -42,10 +42,10 @@ void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer,
   switch (layer.indexer) {
     case IndexerKind::none: break;
     case IndexerKind::full:
-      selected = indexer(s, c, w.indexer, layer.index_layer, a.q_rank, h);  // [tokens, top_k]
+      selected = indexer(s, c, w.indexer, layer.index_layer, a.q_rank, h);  // [tokens, slots]
       break;
     case IndexerKind::shared:  // positions are the same in every layer
-      if (s.batch().max_visible > c.config.indexer.top_k) selected = a.selected;
+      if (!c.config.indexer.selects_all(s.batch().max_visible)) selected = a.selected;
       break;
   }
   if (c.observer) c.observer(layer_number, s.batch(), selected);

@@ -5,9 +5,9 @@
 namespace dsa {
 
 const std::vector<const Family*>& families() {
-  static const auto& all =
-      *new std::vector<const Family*>{&kimi_k3_family(), &kimi_linear_family(), &deepseek_v32_family(),
-                                      &glm_moe_dsa_family(), &deepseek_v4_family()};
+  static const auto& all = *new std::vector<const Family*>{
+      &kimi_k3_family(), &kimi_linear_family(), &deepseek_v32_family(), &glm_moe_dsa_family(),
+      &gpt_oss_family(), &glm5_next_family(),   &deepseek_v4_family()};
   return all;
 }
 
@@ -38,7 +38,10 @@ Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, 
   DSA_TRY(family->parse(fields, *config));
   if (config->vision.layers > 0) {
     const std::string path = join_path(folder, "preprocessor_config.json");
-    DSA_ASSIGN(Json preprocessor, read_json_file(path, {.python_numbers = true}));
+    auto read = read_json_file(path, {.python_numbers = true});
+    if (family->preprocessor_optional && read.status().code() == Code::not_found)
+      return std::shared_ptr<const ModelConfig>(std::move(config));
+    DSA_ASSIGN(Json preprocessor, std::move(read));
     const JsonRelease release(preprocessor);
     if (!preprocessor.is_object()) return error(Code::model, path, ": expected an object");
     DSA_TRY(family->parse_preprocessor(JsonFields(preprocessor, path), *config));

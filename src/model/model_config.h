@@ -13,8 +13,8 @@
 
 namespace dsa {
 
-enum class AttentionKind { kda, latent };
-enum class ResidualKind { attn_residual, plain };
+enum class AttentionKind { kda, latent, grouped };
+enum class ResidualKind { attn_residual, plain, hyper };
 // Which positions a latent attention layer reads: all, its own selection, or that of the last layer that had one.
 enum class IndexerKind { none, full, shared };
 
@@ -39,12 +39,35 @@ struct LatentAttentionConfig {
   float scale = 0;     // of the scores
 };
 
+// Query heads that share keys and values in groups, with positions in halves and a sink for each head.
+struct GroupedAttentionConfig {
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  int window = 0;   // positions that the layers with a window see
+  float scale = 0;  // of the scores
+
+  int kv_dim() const { return kv_heads * head_dim; }
+};
+
+// Residual streams that blocks read and write through mixes.
+struct HyperConfig {
+  int streams = 0, iterations = 0;
+  float eps = 0;
+
+  int mixes() const { return (2 + streams) * streams; }
+  int coefficients() const { return (1 + streams) * streams; }
+};
+
 struct IndexerConfig {
   int heads = 0, dim = 0, top_k = 0;
+  int group = 1;                   // positions that share an index key and are selected together: a pool
+  bool tail = true;                // the positions of the pool that is still open are always selected
   RopeKind rope = RopeKind::none;  // of the first latent.rope_dim lanes
   bool fp8_keys = false;           // queries and keys are spread by a Hadamard matrix and rounded to FP8
   bool norm_bias = true;           // false: the key norm may come without a bias
   float norm_eps = 0;
+
+  int slots() const { return top_k + group - 1; }  // positions that a token may select
+  bool selects_all(int visible) const { return (tail || group == 1) && visible <= slots(); }
 };
 
 struct MlpConfig {
@@ -59,17 +82,30 @@ struct MoeConfig {
   bool renormalize = true;
   float scale = 1;
   int groups = 1, top_groups = 1;
+  // Experts with biases, chosen and weighed by a softmax; their first product gives gate and up in turns.
+  bool biased = false;
+  float alpha = 0, limit = 0;  // of their activation
 };
+
+// How a picture is brought to size: at most so many patches, or an area between two bounds.
+enum class PictureRule { patch_limit, area_range };
 
 // Pictures: a tower of `layers` blocks over patches, and a projector that makes a token of merge x merge of them.
 struct VisionConfig {
   int layers = 0, hidden = 0, heads = 0, head_dim = 0, mlp_dim = 0;  // layers 0: the model reads text only
-  int table_rows = 0, table_columns = 0;                             // of the learned positions
+  int table_rows = 0, table_columns = 0;  // of the learned positions; 0: there are none
+  Rope2dKind rope = Rope2dKind::pairs;
+  bool biases = false;  // of the blocks
+  bool gated = false;   // feed-forward blocks are gated by `activation`; else a GELU between two products
+  ActivationForm activation;  // also of a gated projector
+  int projector_dim = 0;      // of a gated projector behind a downsampling product; 0: two products
   float norm_eps = 0, projector_eps = 0;
 
   // How a picture becomes patches.
+  PictureRule rule = PictureRule::patch_limit;
   int patch = 0, merge = 0;             // pixels of a side; patches of a side of a token
   int patch_limit = 0, side_limit = 0;  // patches of a picture, and along one side, before padding
+  int64_t area_min = 0, area_max = 0;   // pixels of a padded picture
   float mean[3] = {}, std[3] = {};      // of pixel values in [0, 1]
 
   int patch_values() const { return 3 * patch * patch; }
@@ -80,6 +116,7 @@ struct LayerConfig {
   AttentionKind attention = AttentionKind::kda;
   IndexerKind indexer = IndexerKind::none;
   bool moe = false;
+  bool window = false;  // of grouped attention
 };
 
 struct ModelConfig {
@@ -92,6 +129,8 @@ struct ModelConfig {
   KdaConfig kda;
   RopeConfig rope;
   LatentAttentionConfig latent;
+  GroupedAttentionConfig grouped;
+  HyperConfig hyper;
   IndexerConfig indexer;
   MlpConfig mlp;
   MoeConfig moe;

@@ -42,12 +42,31 @@ void expert_products(Step& s, const BlockContext& c, const MoeWeights& w, const 
   }
 }
 
+// Experts of the full width with biases, and nothing beside them.
+void biased_moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor out) {
+  Activations& a = s.activations();
+  const MoeConfig& config = c.config.moe;
+  ops::linear(s, h, w.router, a.router_logits);  // [tokens, experts]
+  ops::add_bias(s, w.router_logit_bias, a.router_logits);
+  ops::softmax_router(s, a.router_logits, a.expert_ids, a.expert_weights);
+  ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
+
+  ops::expert_gather(s, h, a.pairs, a.expert_x);  // [tokens * top_k, hidden]
+  expert_products(s, c, w, a.expert_x, {{&ExpertWeights::gate, a.expert_gate_up}});
+  ops::add_bias(s, w.gate_up_bias, a.offsets, a.expert_gate_up);  // [tokens * top_k, 2 * dim]
+  ops::alpha_swiglu(s, a.expert_gate_up, config.alpha, config.limit, a.expert_gate);
+  expert_products(s, c, w, a.expert_gate, {{&ExpertWeights::down, a.expert_y}});
+  ops::add_bias(s, w.down_bias, a.offsets, a.expert_y);               // [tokens * top_k, hidden]
+  ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, out);  // [tokens, hidden]
+}
+
 }  // namespace
 
 // Experts, in a narrow latent space if the model has one, beside a shared expert that every token takes.
 void moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor out) {
   Activations& a = s.activations();
   const MoeConfig& config = c.config.moe;
+  if (config.biased) return biased_moe(s, c, w, h, out);
 
   // Which experts, and how much of each: decided on the full hidden vector.
   ops::linear(s, h, w.router, a.router_logits);  // [tokens, experts]

@@ -91,6 +91,44 @@ class AttnResiduals final : public Residuals {
   const float* sources_[AttnResidualArgs::kMaxSources];
 };
 
+class HyperResiduals final : public Residuals {
+ public:
+  explicit HyperResiduals(const ModelConfig& config) : config_(config.hyper), norm_eps_(config.norm_eps) {}
+
+  void begin(Step& s) override { ops::hyper_spread(s, s.activations().running, s.activations().streams); }
+  const Tensor& attention_input(Step& s, const LayerWeights& w, int) override { return mix(s, w.attn_hyper); }
+  const Tensor& mlp_input(Step& s, const LayerWeights& w) override { return mix(s, w.mlp_hyper); }
+  void add(Step& s, const Tensor& y) override {
+    Activations& a = s.activations();
+    ops::hyper_add(s, y, a.hyper_coefficients, a.streams);  // [tokens, streams, hidden]
+  }
+  void keep(Step& s, const std::vector<int32_t>& rows) override {
+    keep_rows(flat(s.activations()), rows);
+    s.activations().set_tokens(int(rows.size()));
+  }
+  const Tensor& output(Step& s, const DecoderWeights&) override {
+    Activations& a = s.activations();
+    ops::hyper_mean(s, a.streams, a.x);  // [tokens, hidden]
+    return a.x;
+  }
+
+ private:
+  static Tensor flat(const Activations& a) {
+    return a.streams.reshape({a.streams.dim[0], a.streams.dim[1] * a.streams.dim[2]});
+  }
+
+  const Tensor& mix(Step& s, const HyperWeights& w) {
+    Activations& a = s.activations();
+    ops::linear(s, flat(a), w.fn, a.hyper_logits);  // [tokens, mixes]
+    ops::hyper_mix(s, a.streams, a.hyper_logits, w.base, w.scale, config_.iterations, norm_eps_, config_.eps,
+                   a.x, a.hyper_coefficients);
+    return a.x;
+  }
+
+  HyperConfig config_;
+  float norm_eps_;
+};
+
 }  // namespace
 
 std::unique_ptr<Residuals> create_residuals(const ModelConfig& config) {
@@ -98,6 +136,7 @@ std::unique_ptr<Residuals> create_residuals(const ModelConfig& config) {
     case ResidualKind::attn_residual:
       return std::make_unique<AttnResiduals>(config.residual_block, config.norm_eps);
     case ResidualKind::plain: return std::make_unique<PlainResiduals>();
+    case ResidualKind::hyper: return std::make_unique<HyperResiduals>(config);
   }
   return nullptr;
 }

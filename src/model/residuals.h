@@ -3,6 +3,7 @@
 // Attention residuals: a block reads a softmax mix of banked sources and the running sum. The running sum is
 // banked, raw, every `block` layers and then starts anew.
 // Plain residuals: a block reads the running sum, and its output is added to it.
+// Hyper-connections: a block reads a mix of streams, and writes its output back while the streams mix.
 #pragma once
 
 #include <memory>

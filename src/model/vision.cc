@@ -39,16 +39,17 @@ class Room {
 
 // Every intermediate tensor of a pass. A slice is at most kSlice patches.
 struct VisionActivations {
-  Tensor x;              // [patches, hidden]  the residual stream
-  Tensor qkv;            // [3 * heads, patches, dim]  a head's keys lie together
-  Tensor rows, columns;  // [patches]  i32: where a patch lies in its picture
-  Tensor turns;          // [longest side, dim / 2]  of the rotary embedding
-  Tensor pixels;         // [slice, 3 * patch * patch]
-  Tensor h;              // [slice, hidden]  norm of x, output of a part
-  Tensor o;              // [slice, heads, dim]
-  Tensor mlp;            // [slice, mlp_dim]
-  Tensor corners;        // [patches]  i32: the patches of each token, one after the other
-  Tensor merged, proj;   // [slice / merge^2, merged]
+  Tensor x;                     // [patches, hidden]  the residual stream
+  Tensor qkv;                   // [3 * heads, patches, dim]  a head's keys lie together
+  Tensor rows, columns;         // [patches]  i32: where a patch lies in its picture
+  Tensor turns;                 // [longest side, dim / 2]  of the rotary embedding
+  Tensor pixels;                // [slice, 3 * patch * patch]
+  Tensor h;                     // [slice, hidden]  norm of x, output of a part
+  Tensor o;                     // [slice, heads, dim]
+  Tensor mlp, mlp_up;           // [slice, mlp_dim]
+  Tensor corners;               // [patches]  i32: the patches of each token, one after the other
+  Tensor merged, proj;          // [slice / merge^2, merged]
+  Tensor merge_gate, merge_up;  // [slice / merge^2, projector_dim]
 
   VisionActivations(const ModelConfig& c, std::span<const PictureShape> shapes, Room& room) {
     const VisionConfig& v = c.vision;
@@ -68,9 +69,14 @@ struct VisionActivations {
     h = room.floats({slice, v.hidden});
     o = room.floats({slice, v.heads, v.head_dim});
     mlp = room.floats({slice, v.mlp_dim});
+    if (v.gated) mlp_up = room.floats({slice, v.mlp_dim});
     corners = room.integers({n});
     merged = room.floats({slice_tokens, v.merged()});
-    proj = room.floats({slice_tokens, v.merged()});
+    proj = room.floats({slice_tokens, v.projector_dim > 0 ? c.hidden : v.merged()});
+    if (v.projector_dim > 0) {
+      merge_gate = room.floats({slice_tokens, v.projector_dim});
+      merge_up = room.floats({slice_tokens, v.projector_dim});
+    }
   }
 };
 
@@ -154,7 +160,8 @@ class TowerPass final : public VisionPass {
     first_ = 0;
     switch (stage_) {
       case Stage::embed:
-        ops::grid_embedding(step_, w_.positions, grids_, a_.x);  // [patches, hidden]
+        if (!w_.positions.is_null())
+          ops::grid_embedding(step_, w_.positions, grids_, a_.x);  // [patches, hidden]
         canvases_.clear();
         observe("embedded");
         stage_ = Stage::project;
@@ -175,15 +182,20 @@ class TowerPass final : public VisionPass {
       canvas_patches(v_, canvases_[i], begin - grids_[i].first, count,
                      a_.pixels.slice(begin - first, count).f32());
     });
-    ops::linear(step_, a_.pixels.first(n), w_.patch, a_.x.slice(first, n));  // [slice, hidden]
+    linear(a_.pixels.first(n), w_.patch, w_.patch_bias, a_.x.slice(first, n));  // [slice, hidden]
   }
 
   void project(const VisionBlockWeights& w, int64_t first, int64_t n) {
     const Tensor h = a_.h.first(n);
     ops::rms_norm(step_, a_.x.slice(first, n), w.norm0, v_.norm_eps, h);  // [slice, hidden]
-    ops::head_linear(step_, for_each_head(h), w.qkv, false,
-                     heads_of_qkv(0, 3).slice(first, n));  // [slice, 3 * heads, dim]
-    ops::rope_2d(step_, heads_of_qkv(0, 2).slice(first, n), a_.rows.slice(first, n),
+    const Tensor qkv = heads_of_qkv(0, 3).slice(first, n);
+    ops::head_linear(step_, for_each_head(h), w.qkv, false, qkv);  // [slice, 3 * heads, dim]
+    if (!w.qkv_bias.is_null()) ops::add_bias(step_, w.qkv_bias, qkv);
+    if (!w.q_norm.is_null()) {
+      ops::head_norm(step_, w.q_norm, v_.norm_eps, heads_of_qkv(0, 1).slice(first, n));
+      ops::head_norm(step_, w.k_norm, v_.norm_eps, heads_of_qkv(1, 1).slice(first, n));
+    }
+    ops::rope_2d(step_, v_.rope, heads_of_qkv(0, 2).slice(first, n), a_.rows.slice(first, n),
                  a_.columns.slice(first, n), a_.turns);
   }
 
@@ -194,14 +206,20 @@ class TowerPass final : public VisionPass {
       runs_.push_back({begin - first, grids_[i].first, int(count), grids_[i].rows * grids_[i].columns});
     });
     ops::vision_attention(step_, heads_of_qkv(0, 1).slice(first, n), heads_of_qkv(1, 1), heads_of_qkv(2, 1),
-                          runs_, 1 / std::sqrt(float(v_.head_dim)), o);           // [slice, heads, dim]
-    ops::linear(step_, o.reshape({n, int64_t(v_.heads) * v_.head_dim}), w.o, h);  // [slice, hidden]
+                          runs_, 1 / std::sqrt(float(v_.head_dim)), o);         // [slice, heads, dim]
+    linear(o.reshape({n, int64_t(v_.heads) * v_.head_dim}), w.o, w.o_bias, h);  // [slice, hidden]
     ops::add(step_, x, h, x);
 
     ops::rms_norm(step_, x, w.norm1, v_.norm_eps, h);  // [slice, hidden]
-    ops::linear(step_, h, w.fc0, mlp);                 // [slice, mlp_dim]
-    ops::gelu(step_, GeluKind::tanh, mlp, mlp);
-    ops::linear(step_, mlp, w.fc1, h);  // [slice, hidden]
+    linear(h, w.fc0, w.fc0_bias, mlp);                 // [slice, mlp_dim]
+    if (v_.gated) {
+      const Tensor up = a_.mlp_up.first(n);
+      linear(h, w.up, w.up_bias, up);  // [slice, mlp_dim]
+      ops::activation(step_, mlp, up, v_.activation, mlp);
+    } else {
+      ops::gelu(step_, GeluKind::tanh, mlp, mlp);
+    }
+    linear(mlp, w.fc1, w.fc1_bias, h);  // [slice, hidden]
     ops::add(step_, x, h, x);
   }
 
@@ -211,10 +229,32 @@ class TowerPass final : public VisionPass {
     const Tensor merged = a_.merged.first(n), proj = a_.proj.first(n), features = features_.slice(first, n);
     ops::gather_rows(step_, a_.x, a_.corners.slice(first * patches, n * patches),
                      merged.reshape({n * patches, v_.hidden}));  // [tokens, merged]
-    ops::linear(step_, merged, w_.proj0, proj);                  // [tokens, merged]
+    if (v_.projector_dim > 0) return project_gated(merged, proj, features);
+    ops::linear(step_, merged, w_.proj0, proj);  // [tokens, merged]
     ops::gelu(step_, GeluKind::exact, proj, proj);
     ops::linear(step_, proj, w_.proj2, features);  // [tokens, hidden of the text]
     ops::rms_norm(step_, features, w_.post, v_.projector_eps, features);
+  }
+
+  // Patches of a token become one, [tokens, hidden of the text], which a gated block turns into its features.
+  void project_gated(const Tensor& merged, const Tensor& proj, const Tensor& features) {
+    const int64_t n = merged.dim[0];
+    const Tensor gate = a_.merge_gate.first(n), up = a_.merge_up.first(n);
+    linear(merged, w_.downsample, w_.downsample_bias, proj);  // [tokens, hidden of the text]
+    if (tower_.observer_) tower_.observer_("downsampled", proj);
+    ops::linear(step_, proj, w_.merge_proj, features);  // [tokens, hidden of the text]
+    ops::layer_norm(step_, features, w_.merge_norm, w_.merge_norm_bias, v_.projector_eps, features);
+    ops::gelu(step_, GeluKind::exact, features, features);
+    ops::linear(step_, features, w_.merge_mlp.gate, gate);  // [tokens, projector_dim]
+    ops::linear(step_, features, w_.merge_mlp.up, up);      // [tokens, projector_dim]
+    ops::activation(step_, gate, up, v_.activation, gate);
+    ops::linear(step_, gate, w_.merge_mlp.down, features);  // [tokens, hidden of the text]
+  }
+
+  // With a bias if there is one.
+  void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
+    ops::linear(step_, x, weight, y);
+    if (!bias.is_null()) ops::add_bias(step_, bias, y);
   }
 
   // Parts [first, first + n) of queries, keys, values: [patches, n * heads, dim].

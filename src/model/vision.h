@@ -41,7 +41,8 @@ class VisionModel {
   virtual uint64_t pass_bytes(std::span<const PictureShape> shapes) const = 0;
 };
 
-// Sees all patches, [patches, hidden]: "embedded" before the first block, "tower" behind the last norm.
+// Sees all patches, [patches, hidden]: "embedded" before the first block, "tower" behind the last norm. Of a gated
+// projector also "downsampled", the tokens of one slice.
 using VisionObserver = std::function<void(const char* stage, const Tensor& x)>;
 
 class VisionTower final : public VisionModel {

@@ -27,10 +27,60 @@ void lay_row(const uint8_t* from, int channels, int y, int width, uint8_t* to) {
   }
 }
 
+PictureShape area_range_shape(const VisionConfig& config, int64_t width, int64_t height) {
+  const int64_t unit = int64_t(config.patch) * config.merge;
+  const auto up = [&](int64_t v) { return (v + unit - 1) / unit * unit; };
+  int64_t h = up(height), w = up(width);
+  if (h * w < config.area_min) {
+    const double s = std::sqrt(double(config.area_min) / (double(height) * double(width)));
+    h = up(int64_t(std::ceil(double(height) * s)));
+    w = up(int64_t(std::ceil(double(width) * s)));
+  }
+  if (h * w > config.area_max) {
+    h = w = unit;
+    for (int64_t low = 1, high = height; low <= high;) {
+      const int64_t m = (low + high) / 2, rows = up(m),
+                    columns = up(std::max<int64_t>(1, width * m / height));
+      if (rows * columns <= config.area_max)
+        h = rows, w = columns, low = m + 1;
+      else
+        high = m - 1;
+    }
+  }
+  double scale = std::min(double(h) / double(height), double(w) / double(width));
+  if (height * width >= config.area_min) scale = std::min(scale, 1.0);
+  const auto content = [&](int64_t side, int64_t most) {
+    return int(std::clamp<int64_t>(int64_t(std::floor(double(side) * scale)), 1, most));
+  };
+  PictureShape shape;
+  shape.width = content(width, w);
+  shape.height = content(height, h);
+  shape.rows = int(h / config.patch);
+  shape.columns = int(w / config.patch);
+  shape.tokens = int(h / unit * (w / unit));
+  return shape;
+}
+
+// Red, green and blue of a picture with transparency.
+Result<std::vector<uint8_t>> opaque(const Picture& picture) {
+  std::vector<uint8_t> rgb;
+  const size_t pixels = size_t(picture.width()) * size_t(picture.height());
+  try {
+    rgb.resize(pixels * 3);
+  } catch (const std::bad_alloc&) {
+    return error(Code::out_of_memory, "no memory for a picture of ", picture.width(), " x ", picture.height(),
+                 " pixels")
+        .with_room(pixels * 3, 0);
+  }
+  for (size_t i = 0; i < pixels; ++i) memcpy(&rgb[3 * i], picture.pixels() + 4 * i, 3);
+  return rgb;
+}
+
 }  // namespace
 
 PictureShape picture_shape(const VisionConfig& config, int width, int height) {
   DSA_ASSERT(width > 0 && height > 0);
+  if (config.rule == PictureRule::area_range) return area_range_shape(config, width, height);
   const double w = width, h = height, side = double(config.side_limit) * config.patch;
   const int columns = std::max(1, width / config.patch), rows = std::max(1, height / config.patch);
   const double patches = double(columns) * rows;
@@ -47,9 +97,14 @@ PictureShape picture_shape(const VisionConfig& config, int width, int height) {
 
 Result<Canvas> picture_canvas(const VisionConfig& config, const Picture& picture) {
   const PictureShape shape = picture_shape(config, picture.width(), picture.height());
-  const int channels = picture.channels();
-  std::vector<uint8_t> resized;
+  int channels = picture.channels();
+  std::vector<uint8_t> rgb, resized;
   const uint8_t* pixels = picture.pixels();
+  if (config.rule == PictureRule::area_range && channels == 4) {
+    DSA_ASSIGN(rgb, opaque(picture));
+    pixels = rgb.data();
+    channels = 3;
+  }
   if (shape.width != picture.width() || shape.height != picture.height()) {
     DSA_ASSIGN(resized, resize_bicubic(pixels, picture.width(), picture.height(), channels, shape.width,
                                        shape.height));

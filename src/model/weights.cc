@@ -165,6 +165,49 @@ Status WeightLoader::expert_matrix(const std::string& name, int64_t out_dim, int
   return Status::ok();
 }
 
+Status WeightLoader::stacked_experts(const std::string& name, int64_t out_dim, int64_t in_dim,
+                                     ExpertMatrix ExpertWeights::*pick, std::vector<ExpertWeights>& out) {
+  const int64_t experts = int64_t(out.size());
+  if (!has(name + "_blocks") && !has(name + "_scales")) {
+    DSA_ASSIGN(const StoredTensor* stored, find(name, {experts, in_dim, out_dim}, false));
+    if (stored->dtype != DType::bf16 && stored->dtype != DType::f32)
+      return error(Code::model, file_of(*stored), ": '", prefix_, name, "' is ", dtype_name(stored->dtype),
+                   ", expected BF16 or F32");
+    const size_t size = dtype_bytes(stored->dtype);
+    owner_.realigned.emplace_back(stored->bytes);
+    owner_.converted_bytes += stored->bytes;
+    uint8_t* to = owner_.realigned.back().data();
+    for (int64_t e = 0; e < experts; ++e) {
+      const uint8_t* from = stored->data + size_t(e * in_dim * out_dim) * size;
+      out[size_t(e)].*pick = {stored->dtype, to, nullptr, nullptr};
+      for (int64_t o = 0; o < out_dim; ++o)
+        for (int64_t i = 0; i < in_dim; ++i, to += size)
+          memcpy(to, from + size_t(i * out_dim + o) * size, size);
+    }
+    return Status::ok();
+  }
+
+  if (in_dim % kMxfp4Block != 0)
+    return error(Code::model, "'", prefix_, name, "' has ", in_dim, " columns; MXFP4 needs a multiple of ",
+                 kMxfp4Block);
+  const int64_t groups = in_dim / kMxfp4Block;
+  DSA_ASSIGN(const StoredTensor* blocks,
+             find(name + "_blocks", {experts, out_dim, groups, kMxfp4Block / 2}, false));
+  DSA_ASSIGN(const StoredTensor* scales, find(name + "_scales", {experts, out_dim, groups}, false));
+  for (const StoredTensor* tensor : {blocks, scales})
+    if (tensor->dtype != DType::u8)
+      return error(Code::model, file_of(*tensor), ": '", prefix_, name,
+                   tensor == blocks ? "_blocks" : "_scales", "' is ", dtype_name(tensor->dtype),
+                   ", expected U8");
+  if (memchr(scales->data, 255, scales->bytes) != nullptr)
+    return error(Code::model, file_of(*scales), ": '", prefix_, name,
+                 "_scales' holds the scale code 255, which is NaN");
+  for (int64_t e = 0; e < experts; ++e)
+    out[size_t(e)].*pick = {DType::u8, blocks->data + e * out_dim * in_dim / 2,
+                            scales->data + e * out_dim * groups, nullptr};
+  return Status::ok();
+}
+
 float* WeightLoader::own(size_t floats) {
   owner_.converted.emplace_back(floats);
   owner_.converted_bytes += floats * sizeof(float);

@@ -32,6 +32,8 @@ struct IndexerWeights {
   Tensor k;                    // [dim, hidden]
   Tensor k_norm, k_norm_bias;  // [dim]  f32; the bias may be null
   Tensor head_weights;         // [heads, hidden]
+  Tensor pool_gate;            // [dim, hidden]; null: every position has a key of its own
+  Tensor pool_places;          // [group, dim]  f32
 };
 
 struct LatentAttentionWeights {
@@ -41,6 +43,18 @@ struct LatentAttentionWeights {
   Tensor k_up, v_up;        // [heads, nope, latent], [heads, v_dim, latent]: views of one matrix
   Tensor gate, o;           // [heads * v_dim, hidden], null: no gate; [hidden, heads * v_dim]
   IndexerWeights indexer;
+};
+
+struct GroupedAttentionWeights {
+  Tensor q, k, v, o;  // [heads * dim, hidden], [kv_heads * dim, hidden], [hidden, heads * dim]
+  Tensor q_bias, k_bias, v_bias, o_bias;  // as many as the rows
+  Tensor sinks;                           // [heads] f32
+};
+
+// The mixes of one block that reads and writes residual streams.
+struct HyperWeights {
+  Tensor fn;           // [mixes, streams * hidden]
+  Tensor base, scale;  // [mixes], [3]  f32
 };
 
 struct MlpWeights {
@@ -66,14 +80,20 @@ struct MoeWeights {
   Tensor latent_norm;                  // [latent] f32; null: no norm
   std::vector<ExpertWeights> experts;  // [experts]
   MlpWeights shared;
+  // Of experts with biases; ExpertWeights::gate then holds the rows of gate and up in turns.
+  Tensor router_logit_bias;        // [experts]
+  Tensor gate_up_bias, down_bias;  // [experts, 2 * expert_dim], [experts, hidden]
 };
 
 struct LayerWeights {
   AttentionKind attention = AttentionKind::kda;
-  Tensor attn_mix, mlp_mix;    // [hidden] f32: the queries of attention residuals
+  Tensor attn_mix, mlp_mix;  // [hidden] f32: the queries of attention residuals
+  HyperWeights attn_hyper, mlp_hyper;
   Tensor attn_norm, mlp_norm;  // [hidden] f32
   KdaWeights kda;
   LatentAttentionWeights latent;
+  GroupedAttentionWeights grouped;
+  bool window = false;  // of grouped attention
   IndexerKind indexer = IndexerKind::none;
   bool is_moe = false;
   MoeWeights moe;
@@ -82,18 +102,29 @@ struct LayerWeights {
   int index_layer = 0;  // among the layers with index keys
 };
 
+// Biases and norms that a tower does not have are null.
 struct VisionBlockWeights {
-  Tensor norm0, norm1;  // [hidden] f32
-  Tensor qkv, o;        // [3 * heads, dim, hidden], [hidden, heads * dim]
-  Tensor fc0, fc1;      // [mlp_dim, hidden], [hidden, mlp_dim]
+  Tensor norm0, norm1;        // [hidden] f32
+  Tensor qkv, o;              // [3 * heads, dim, hidden], [hidden, heads * dim]
+  Tensor qkv_bias, o_bias;    // [3 * heads * dim], [hidden] f32
+  Tensor q_norm, k_norm;      // [dim] f32
+  Tensor fc0, fc1;            // [mlp_dim, hidden], [hidden, mlp_dim]
+  Tensor fc0_bias, fc1_bias;  // [mlp_dim], [hidden] f32
+  Tensor up, up_bias;         // [mlp_dim, hidden], [mlp_dim] f32: of gated blocks, fc0 is the gate
 };
 
 struct VisionWeights {
-  Tensor patch;      // [hidden, 3 * patch * patch]
-  Tensor positions;  // [rows, columns, hidden]
+  Tensor patch;       // [hidden, 3 * patch * patch]
+  Tensor patch_bias;  // [hidden] f32; null: none
+  Tensor positions;   // [rows, columns, hidden]; null: none
   std::vector<VisionBlockWeights> blocks;
   Tensor final_norm;          // [hidden] f32
   Tensor proj0, proj2, post;  // [merged, merged], [text hidden, merged], [text hidden] f32
+  // Of a gated projector.
+  Tensor downsample, downsample_bias;  // [text hidden, merged], [text hidden] f32
+  Tensor merge_proj;                   // [text hidden, text hidden]
+  Tensor merge_norm, merge_norm_bias;  // [text hidden] f32
+  MlpWeights merge_mlp;                // projector_dim wide
 };
 
 struct DecoderWeights {
@@ -128,6 +159,10 @@ class WeightLoader {
                  std::vector<int64_t> shape_b, Tensor& out);
   // An MXFP4 matrix (X.weight_packed, X.weight_scale) or one that matrix() reads (X.weight): what is there decides.
   Status expert_matrix(const std::string& name, int64_t out_dim, int64_t in_dim, ExpertMatrix& out);
+  // The matrices of all experts in one tensor: MXFP4 (X_blocks, X_scales), or plain (X), which lies transposed and is
+  // turned here, once.
+  Status stacked_experts(const std::string& name, int64_t out_dim, int64_t in_dim,
+                         ExpertMatrix ExpertWeights::*pick, std::vector<ExpertWeights>& out);
   // f32 memory that lives as long as the weights.
   float* own(size_t floats);
 

@@ -205,15 +205,17 @@ void append_rows(Step& s, const Tensor& x, PagedRows cache) {
   s.kernels().append_rows(args, s.queue());
 }
 
-void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, int first,
-                  Tensor scores) {
+namespace {
+
+void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, const int32_t* visible,
+                  int first, Tensor scores) {
   DSA_ASSERT(q.rank == 3 && q.dim[2] == k.dim && head_weights.dim[1] == q.dim[1] && q.is_dense());
   const int rows = dim(scores, 0);
   const Tensor q_rows = q.slice(first, rows), w_rows = head_weights.slice(first, rows);
   const IndexScoresArgs args{q_rows.f32(),
                              w_rows.f32(),
                              s.batch().sequence_of.data() + first,
-                             s.batch().visible.data() + first,
+                             visible + first,
                              k,
                              scores.f32(),
                              scores.stride[0],
@@ -224,12 +226,49 @@ void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRow
   s.kernels().index_scores(args, s.queue());
 }
 
-void top_k(Step& s, const Tensor& scores, int first, Tensor selected) {
+void top_k(Step& s, const Tensor& scores, const int32_t* visible, int first, Tensor selected) {
   DSA_ASSERT(scores.dim[0] == selected.dim[0] && selected.is_dense());
-  const TopKArgs args{scores.f32(),     s.batch().visible.data() + first,
-                      selected.i32(),   scores.stride[0],
-                      dim(selected, 0), dim(selected, 1)};
+  const TopKArgs args{scores.f32(),     visible + first,  selected.i32(),
+                      scores.stride[0], dim(selected, 0), dim(selected, 1)};
   s.kernels().top_k(args, s.queue());
+}
+
+}  // namespace
+
+void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, int first,
+                  Tensor scores) {
+  index_scores(s, q, head_weights, k, s.batch().visible.data(), first, scores);
+}
+
+void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, const Tensor& visible,
+                  int first, Tensor scores) {
+  index_scores(s, q, head_weights, k, visible.i32(), first, scores);
+}
+
+void top_k(Step& s, const Tensor& scores, int first, Tensor selected) {
+  top_k(s, scores, s.batch().visible.data(), first, selected);
+}
+
+void top_k(Step& s, const Tensor& scores, const Tensor& visible, int first, Tensor selected) {
+  top_k(s, scores, visible.i32(), first, selected);
+}
+
+void pool_keys(Step& s, const Tensor& keys, const Tensor& gates, const Tensor& places,
+               const PoolSequence* sequences, PagedRows pools, Tensor pools_visible) {
+  DSA_ASSERT(same_shape(keys, gates) && keys.dim[1] == pools.dim && places.dim[1] == pools.dim);
+  DSA_ASSERT(places.dim[0] <= kPoolGroupMax && places.is_dense() && pools_visible.dim[0] == keys.dim[0]);
+  const PoolKeysArgs args{keys.f32(),     gates.f32(),     places.f32(),
+                          sequences,      pools,           pools_visible.i32(),
+                          keys.stride[0], gates.stride[0], s.batch().sequences,
+                          dim(places, 0), dim(places, 1)};
+  s.kernels().pool_keys(args, s.queue());
+}
+
+void expand_pools(Step& s, const Tensor& pools, int group, bool tail, Tensor selected) {
+  const ExpandPoolsArgs args{
+      pools.i32(), s.batch().visible.data(), selected.i32(), pools.dim[0], dim(pools, 1), group, tail};
+  DSA_ASSERT(selected.dim[0] == pools.dim[0] && selected.dim[1] == args.slots() && selected.is_dense());
+  s.kernels().expand_pools(args, s.queue());
 }
 
 void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, PagedRows latents,
@@ -253,6 +292,92 @@ void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, Pag
                                  .top_k = selected.is_null() ? 0 : dim(selected, 1),
                                  .scale = scale};
   s.kernels().sparse_attention(args, s.queue());
+}
+
+void gqa_attention(Step& s, const Tensor& q, PagedRows k, PagedRows v, const Tensor& sinks, int window,
+                   float scale, Tensor o) {
+  DSA_ASSERT(q.rank == 3 && same_shape(q, o) && q.is_dense() && o.is_dense() && k.dim == v.dim);
+  DSA_ASSERT(k.dim % q.dim[2] == 0 && q.dim[1] % (k.dim / q.dim[2]) == 0);
+  const GqaAttentionArgs args{.q = q.f32(),
+                              .sequence_of = s.batch().sequence_of.data(),
+                              .visible = s.batch().visible.data(),
+                              .k = k,
+                              .v = v,
+                              .sinks = sinks.is_null() ? nullptr : sinks.f32(),
+                              .o = o.f32(),
+                              .tokens = dim(q, 0),
+                              .heads = dim(q, 1),
+                              .kv_heads = k.dim / dim(q, 2),
+                              .dim = dim(q, 2),
+                              .window = window,
+                              .scale = scale};
+  s.kernels().gqa_attention(args, s.queue());
+}
+
+void add_bias(Step& s, const Tensor& bias, Tensor y) {
+  DSA_ASSERT((y.rank == 2 || y.rank == 3) && bias.count() * y.dim[0] == y.count());
+  const bool parts = y.rank == 3;
+  const AddBiasArgs args{bias.data,         bias.dtype,  nullptr,
+                         y.f32(),           y.stride[0], parts ? y.stride[1] : 0,
+                         y.dim[0],          1,           parts ? dim(y, 1) : 1,
+                         dim(y, y.rank - 1)};
+  s.kernels().add_bias(args, s.queue());
+}
+
+void add_bias(Step& s, const Tensor& bias, const Tensor& offsets, Tensor y) {
+  DSA_ASSERT(y.rank == 2 && bias.dim[1] == y.dim[1] && offsets.dim[0] == bias.dim[0] + 1);
+  const AddBiasArgs args{bias.data, bias.dtype, offsets.i32(), y.f32(), y.stride[0],
+                         0,         y.dim[0],   dim(bias, 0),  1,       dim(y, 1)};
+  s.kernels().add_bias(args, s.queue());
+}
+
+void head_norm(Step& s, const Tensor& weight, float eps, Tensor x) {
+  DSA_ASSERT(x.rank == 3 && weight.dim[0] == x.dim[2]);
+  const HeadNormArgs args{x.f32(),  weight.f32(), x.stride[0], x.stride[1],
+                          x.dim[0], dim(x, 1),    dim(x, 2),   eps};
+  s.kernels().head_norm(args, s.queue());
+}
+
+void softmax_router(Step& s, const Tensor& logits, Tensor expert_ids, Tensor expert_weights) {
+  DSA_ASSERT(same_shape(expert_ids, expert_weights) && logits.dim[0] == expert_ids.dim[0] &&
+             logits.is_dense());
+  const SoftmaxRouterArgs args{logits.f32(),   expert_ids.i32(), expert_weights.f32(),
+                               dim(logits, 0), dim(logits, 1),   dim(expert_ids, 1)};
+  s.kernels().softmax_router(args, s.queue());
+}
+
+void alpha_swiglu(Step& s, const Tensor& x, float alpha, float limit, Tensor y) {
+  DSA_ASSERT(x.dim[0] == y.dim[0] && x.dim[1] == 2 * y.dim[1] && x.is_dense() && y.is_dense());
+  const AlphaSwigluArgs args{x.f32(), y.f32(), y.dim[0], dim(y, 1), alpha, limit};
+  s.kernels().alpha_swiglu(args, s.queue());
+}
+
+void hyper_spread(Step& s, const Tensor& y, Tensor x) {
+  DSA_ASSERT(x.rank == 3 && y.dim[0] == x.dim[0] && y.dim[1] == x.dim[2] && x.is_dense() && y.is_dense());
+  const HyperSpreadArgs args{y.f32(), x.f32(), x.dim[0], dim(x, 1), dim(x, 2)};
+  s.kernels().hyper_spread(args, s.queue());
+}
+
+void hyper_mix(Step& s, const Tensor& x, const Tensor& logits, const Tensor& base, const Tensor& scale,
+               int iterations, float norm_eps, float eps, Tensor y, Tensor coefficients) {
+  DSA_ASSERT(x.rank == 3 && x.dim[1] <= kHyperStreamsMax && y.dim[1] == x.dim[2] && x.is_dense() &&
+             y.is_dense());
+  DSA_ASSERT(logits.dim[1] == (2 + x.dim[1]) * x.dim[1] && coefficients.dim[1] == (1 + x.dim[1]) * x.dim[1]);
+  const HyperMixArgs args{x.f32(),  logits.f32(), base.f32(), scale.f32(), y.f32(),  coefficients.f32(),
+                          x.dim[0], dim(x, 1),    dim(x, 2),  iterations,  norm_eps, eps};
+  s.kernels().hyper_mix(args, s.queue());
+}
+
+void hyper_add(Step& s, const Tensor& y, const Tensor& coefficients, Tensor x) {
+  DSA_ASSERT(x.rank == 3 && y.dim[0] == x.dim[0] && y.dim[1] == x.dim[2] && x.is_dense() && y.is_dense());
+  const HyperAddArgs args{x.f32(), y.f32(), coefficients.f32(), x.dim[0], dim(x, 1), dim(x, 2)};
+  s.kernels().hyper_add(args, s.queue());
+}
+
+void hyper_mean(Step& s, const Tensor& x, Tensor y) {
+  DSA_ASSERT(x.rank == 3 && y.dim[0] == x.dim[0] && y.dim[1] == x.dim[2] && x.is_dense() && y.is_dense());
+  const HyperMeanArgs args{x.f32(), y.f32(), x.dim[0], dim(x, 1), dim(x, 2)};
+  s.kernels().hyper_mean(args, s.queue());
 }
 
 void place_rows(Step& s, Tensor y) {
@@ -281,11 +406,12 @@ void grid_embedding(Step& s, const Tensor& table, std::span<const Grid> grids, T
   s.kernels().grid_embedding(args, s.queue());
 }
 
-void rope_2d(Step& s, Tensor x, const Tensor& rows, const Tensor& columns, const Tensor& turns) {
+void rope_2d(Step& s, Rope2dKind kind, Tensor x, const Tensor& rows, const Tensor& columns,
+             const Tensor& turns) {
   DSA_ASSERT(x.rank == 3 && x.dim[2] % 4 == 0 && x.dim[2] <= kRope2dDimMax);
   DSA_ASSERT(rows.dim[0] == x.dim[0] && columns.dim[0] == x.dim[0] && turns.dim[1] == x.dim[2] / 2);
   const Rope2dArgs args{x.f32(),     rows.i32(), columns.i32(), turns.f32(), x.stride[0],
-                        x.stride[1], dim(x, 0),  dim(x, 1),     dim(x, 2)};
+                        x.stride[1], dim(x, 0),  dim(x, 1),     dim(x, 2),   kind};
   s.kernels().rope_2d(args, s.queue());
 }
 

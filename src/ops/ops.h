@@ -56,9 +56,34 @@ void append_rows(Step& s, const Tensor& x, PagedRows cache);
 void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, int first,
                   Tensor scores);
 void top_k(Step& s, const Tensor& scores, int first, Tensor selected);  // [rows, top_k]
+// The same over pools of positions; `visible` says how many of them each token sees, [tokens].
+void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, const Tensor& visible,
+                  int first, Tensor scores);
+void top_k(Step& s, const Tensor& scores, const Tensor& visible, int first, Tensor selected);
+void pool_keys(Step& s, const Tensor& keys, const Tensor& gates, const Tensor& places,
+               const PoolSequence* sequences, PagedRows pools, Tensor pools_visible);
+void expand_pools(Step& s, const Tensor& pools, int group, bool tail, Tensor selected);
 // `selected` null: every visible position.
 void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, PagedRows latents,
                       const Tensor& selected, float scale, Tensor o);  // [tokens, heads, latent]
+
+// Sinks null: none. Window 0: every visible position.
+void gqa_attention(Step& s, const Tensor& q, PagedRows k, PagedRows v, const Tensor& sinks, int window,
+                   float scale, Tensor o);  // [tokens, heads, dim]
+
+void add_bias(Step& s, const Tensor& bias, Tensor y);  // [rows, dim] or [rows, parts, dim]
+void add_bias(Step& s, const Tensor& bias, const Tensor& offsets,
+              Tensor y);                                             // a row of `bias` for each run of rows
+void head_norm(Step& s, const Tensor& weight, float eps, Tensor x);  // [tokens, heads, dim]
+void softmax_router(Step& s, const Tensor& logits, Tensor expert_ids,
+                    Tensor expert_weights);                                       // [tokens, top_k]
+void alpha_swiglu(Step& s, const Tensor& x, float alpha, float limit, Tensor y);  // [rows, dim]
+
+void hyper_spread(Step& s, const Tensor& y, Tensor x);  // [tokens, streams, dim]
+void hyper_mix(Step& s, const Tensor& x, const Tensor& logits, const Tensor& base, const Tensor& scale,
+               int iterations, float norm_eps, float eps, Tensor y, Tensor coefficients);
+void hyper_add(Step& s, const Tensor& y, const Tensor& coefficients, Tensor x);  // [tokens, streams, dim]
+void hyper_mean(Step& s, const Tensor& x, Tensor y);                             // [tokens, dim]
 
 // Puts the placed rows of the step over its embeddings.
 void place_rows(Step& s, Tensor y);  // [tokens, dim]
@@ -67,7 +92,8 @@ void gelu(Step& s, GeluKind kind, const Tensor& x, Tensor y);
 void gather_rows(Step& s, const Tensor& x, const Tensor& rows, Tensor y);  // [rows, dim]
 // Adds to the cells of each grid their place in `table`, [rows, columns, dim].
 void grid_embedding(Step& s, const Tensor& table, std::span<const Grid> grids, Tensor x);  // [cells, dim]
-void rope_2d(Step& s, Tensor x, const Tensor& rows, const Tensor& columns, const Tensor& turns);
+void rope_2d(Step& s, Rope2dKind kind, Tensor x, const Tensor& rows, const Tensor& columns,
+             const Tensor& turns);
 void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v,
                       std::span<const VisionAttentionRun> runs, float scale,
                       Tensor o);  // [queries, heads, dim]

@@ -49,6 +49,12 @@ class Step {
   PagedRows latents(int layer) const {
     return pool_->latents(layer, batch().block_tables.data(), batch().max_pages);
   }
+  PagedRows keys(int layer) const {
+    return pool_->keys(layer, batch().block_tables.data(), batch().max_pages);
+  }
+  PagedRows values(int layer) const {
+    return pool_->values(layer, batch().block_tables.data(), batch().max_pages);
+  }
   PagedRows index_keys(int layer) const {
     return pool_->index_keys(layer, batch().block_tables.data(), batch().max_pages);
   }

@@ -78,7 +78,7 @@ Result<Reservation> PagePool::reserve(const StepPlan& plan) {
                    " tokens; ", step.count, " more do not fit")
           .with_fix(Fix::shorten)
           .with_room(uint64_t(state.length_) + uint64_t(step.count), uint64_t(state.max_tokens_));
-    DSA_TRY(state.ensure_kda());
+    DSA_TRY(state.ensure_fixed());
     const int64_t pages = (int64_t(state.length_) + step.count + kPageSize - 1) / kPageSize;
     state.pages_.reserve(size_t(pages));
     needed += pages - int64_t(state.pages_.size());
@@ -115,9 +115,23 @@ PagedRows PagePool::latents(int layer, const int32_t* block_tables, int max_page
           layout_.latent_dim};
 }
 
+PagedRows PagePool::keys(int layer, const int32_t* block_tables, int max_pages) const {
+  return {memory_ + layout_.key_offset(layer), layout_.page_floats(), block_tables, max_pages,
+          layout_.kv_dim};
+}
+
+PagedRows PagePool::values(int layer, const int32_t* block_tables, int max_pages) const {
+  return {memory_ + layout_.value_offset(layer), layout_.page_floats(), block_tables, max_pages,
+          layout_.kv_dim};
+}
+
 PagedRows PagePool::index_keys(int layer, const int32_t* block_tables, int max_pages) const {
-  return {memory_ + layout_.index_offset(layer), layout_.page_floats(), block_tables, max_pages,
-          layout_.index_dim};
+  return {memory_ + layout_.index_offset(layer),
+          layout_.page_floats(),
+          block_tables,
+          max_pages,
+          layout_.index_dim,
+          layout_.index_rows()};
 }
 
 void PagePool::give_back(std::vector<int32_t>& pages, size_t keep) {

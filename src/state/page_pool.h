@@ -21,7 +21,7 @@ class Reservation {
   Reservation& operator=(Reservation&&) = delete;
   ~Reservation();
 
-  // The step of one sequence becomes visible: its length grows and its next KDA state becomes the present one.
+  // The step of one sequence becomes visible: its length grows and its next state becomes the present one.
   void commit(size_t sequence);
   void commit();  // of all
 
@@ -54,11 +54,13 @@ class PagePool {
   uint64_t used_bytes() const;
 
   // Every page that the step needs, or none: context_full names the sequence's room in tokens, out_of_memory the
-  // pool's in bytes. Also makes room for the KDA state of sequences that start.
+  // pool's in bytes. Also makes room for the state of sequences that start.
   Result<Reservation> reserve(const StepPlan& plan);
 
-  // Latents or index keys of one layer, as kernels see them.
+  // Latents, keys, values or index keys of one layer, as kernels see them.
   PagedRows latents(int layer, const int32_t* block_tables, int max_pages) const;
+  PagedRows keys(int layer, const int32_t* block_tables, int max_pages) const;
+  PagedRows values(int layer, const int32_t* block_tables, int max_pages) const;
   PagedRows index_keys(int layer, const int32_t* block_tables, int max_pages) const;
 
  private:

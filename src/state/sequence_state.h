@@ -1,7 +1,8 @@
-// state/sequence_state.h: what one session keeps: its pages, and its KDA state in two copies.
+// state/sequence_state.h: what one session keeps: its pages, and in two copies what is not paged: its KDA state and
+// the open pools of its index keys.
 //
-// A step writes past the committed length and into the next copy of the KDA state. Until commit nothing of that is
-// visible; a step that fails leaves the sequence as it was.
+// A step writes past the committed length and into the next copy. Until commit nothing of that is visible; a step that
+// fails leaves the sequence as it was.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace dsa {
 
-// A point of a sequence that it can return to exactly: a length and a copy of the KDA state.
+// A point of a sequence that it can return to exactly: a length and a copy of what is not paged.
 class Mark {
  public:
   int length() const { return length_; }
@@ -22,12 +23,12 @@ class Mark {
  private:
   friend class SequenceState;
   int length_ = 0;
-  std::vector<float> kda_;
+  std::vector<float> fixed_;
 };
 
 class SequenceState {
  public:
-  // Empty. Takes no page and no KDA memory before the first step. The pool outlives the sequence.
+  // Empty. Takes no page and no other memory before the first step. The pool outlives the sequence.
   SequenceState(PagePool& pool, int max_tokens);
   ~SequenceState();
   SequenceState(const SequenceState&) = delete;
@@ -36,7 +37,7 @@ class SequenceState {
   int length() const { return length_; }  // committed tokens
   int max_tokens() const { return max_tokens_; }
   const std::vector<int32_t>& pages() const { return pages_; }
-  uint64_t bytes() const;  // pages and KDA state held now
+  uint64_t bytes() const;  // held now
 
   Result<Mark> mark() const;
   // Back to a mark of this sequence whose length is at most the present one; pages behind it return to the pool.
@@ -48,18 +49,23 @@ class SequenceState {
   const float* conv(int kda_layer) const;  // [width - 1, channels], oldest first
   float* next_conv(int kda_layer);
 
+  // The open pool of one index layer, in the same two states: [index_group - 1, 2, index_dim].
+  const float* open_pool(int index_layer) const;
+  float* next_open_pool(int index_layer);
+
  private:
   friend class PagePool;
   friend class Reservation;
 
   float* kda_layer(int copy, int kda_layer) const;
-  Status ensure_kda();
+  float* pool(int copy, int index_layer) const;
+  Status ensure_fixed();
 
   PagePool& pool_;
   int max_tokens_;
   int length_ = 0;
   std::vector<int32_t> pages_;
-  std::vector<float> kda_[2];
+  std::vector<float> fixed_[2];
   int current_ = 0;
 };
 

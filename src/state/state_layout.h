@@ -9,22 +9,34 @@
 namespace dsa {
 
 struct StateLayout {
-  // Per position: latents of the attention layers, index keys of those that select.
+  // Per position: latents of the attention layers; keys and values of those with heads of their own; index keys of
+  // those that select, of which several positions may share one.
   int latent_layers = 0, latent_dim = 0;
-  int index_layers = 0, index_dim = 0;
-  // Per sequence: recurrent and convolution state of the KDA layers.
+  int kv_layers = 0, kv_dim = 0;
+  int index_layers = 0, index_dim = 0, index_group = 1;  // a divisor of kPageSize
+  // Per sequence: recurrent and convolution state of the KDA layers; the open pool of each index layer.
   int kda_layers = 0;
   size_t recurrent_floats = 0;  // one layer: heads * k_dim * v_dim
   size_t conv_floats = 0;       // one layer: (width - 1) * channels
 
-  // A page holds kPageSize rows of each layer, layer after layer: all latents, then all index keys.
+  // A page holds kPageSize positions, layer after layer: all latents, then keys and values of each layer, then all
+  // index keys.
   size_t latent_offset(int layer) const { return size_t(layer) * kPageSize * latent_dim; }
-  size_t index_offset(int layer) const {
-    return latent_offset(latent_layers) + size_t(layer) * kPageSize * index_dim;
+  size_t key_offset(int layer) const {
+    return latent_offset(latent_layers) + size_t(layer) * 2 * kPageSize * kv_dim;
   }
+  size_t value_offset(int layer) const { return key_offset(layer) + size_t(kPageSize) * kv_dim; }
+  size_t index_offset(int layer) const {
+    return key_offset(kv_layers) + size_t(layer) * index_rows() * index_dim;
+  }
+  int index_rows() const { return kPageSize / index_group; }
   size_t page_floats() const { return index_offset(index_layers); }
-  size_t kda_floats() const { return size_t(kda_layers) * (recurrent_floats + conv_floats); }
   uint64_t bytes_per_token() const { return page_floats() * sizeof(float) / kPageSize; }
+
+  // What is not paged: KDA layer after KDA layer, then the open pools.
+  size_t kda_floats() const { return size_t(kda_layers) * (recurrent_floats + conv_floats); }
+  size_t open_pool_floats() const { return size_t(index_group - 1) * 2 * index_dim; }  // of one index layer
+  size_t fixed_floats() const { return kda_floats() + size_t(index_layers) * open_pool_floats(); }
 };
 
 }  // namespace dsa

@@ -176,10 +176,11 @@ int main(int argc, char** argv) {
          !r.has_sets    ? "none"
          : r.sets_equal ? "equal"
                         : "different");
-  if (r.has_vision)
-    printf(" vision=%.2e (patches %.1e, embedded %.1e, tower %.1e, features %.1e) canvas=%d",
-           r.vision.max_rel(), r.vision.patches, r.vision.embedded, r.vision.tower, r.vision.features,
-           r.vision.canvas);
+  if (r.has_vision) {
+    printf(" vision=%.2e (patches %.1e", r.vision.max_rel(), r.vision.patches);
+    for (const auto& [stage, error] : r.vision.stages) printf(", %s %.1e", stage.c_str(), error);
+    printf(", features %.1e) canvas=%d", r.vision.features, r.vision.canvas);
+  }
   printf("\n");
   return pass ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 // tests/golden/vision_fixture.h: the pictures of a fixture folder, through our tower and beside what is expected.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,9 +19,9 @@ Result<PlacedRows> place_features(const std::string& config_folder, const Vision
                                   const std::vector<int32_t>& ids);
 
 struct VisionReport {
-  // Largest difference over the largest magnitude: normalised patches, patches with their places, behind the last
-  // norm, features.
-  double patches = 0, embedded = 0, tower = 0, features = 0;
+  // Largest difference over the largest magnitude: normalised patches, what the tower shows on its way, features.
+  double patches = 0, features = 0;
+  std::map<std::string, double> stages;
   int canvas = 0;  // largest difference of a pixel of the resized pictures
 
   double max_rel() const;

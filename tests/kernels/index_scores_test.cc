@@ -154,6 +154,31 @@ TEST_SUITE("kernels/index_scores") {
     }
   }
 
+  TEST_CASE("pages with fewer keys give the same bits") {
+    for (const int page_rows : {1, 4, 16, 32})
+      for (const auto& variant : implementations(&KernelTable::index_scores)) {
+        INFO(variant.name, " rows of a page ", page_rows);
+        Random random(9);
+        IndexScoresCase c(random, {70, 141}, 23, 5, 36);
+        // The same keys, last page first, NaN behind the last one.
+        const int pages = (141 + page_rows - 1) / page_rows;
+        const size_t page_stride = size_t(page_rows) * 36 + 3;
+        Values memory = poisoned(2 * pages * page_stride);
+        std::vector<int32_t> tables;
+        for (int i = 0; i < 2 * pages; ++i) tables.push_back(2 * pages - 1 - i);
+        const PagedRows few{memory.data(), page_stride, tables.data(), pages, 36, page_rows};
+        for (int s = 0; s < 2; ++s)
+          for (int p = 0; p < c.keys.length(s); ++p)
+            memcpy(few.row(s, p), c.keys.row(s, p), 36 * sizeof(float));
+        Values scores = poisoned(23 * (c.context + 2));
+        IndexScoresArgs args = c.args(scores);
+        args.k = few;
+        BackwardQueue queue;
+        variant.run(args, queue);
+        CHECK(same_bits(scores, c.run(variant.run)));
+      }
+  }
+
   TEST_CASE("a token alone, in a batch and on other threads gives the same bits") {
     for (const auto& variant : implementations(&KernelTable::index_scores)) {
       INFO(variant.name);

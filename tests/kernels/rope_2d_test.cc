@@ -12,6 +12,7 @@ namespace {
 
 struct Shape {
   int tokens, heads, dim, pad;
+  Rope2dKind kind = Rope2dKind::pairs;
 };
 
 struct RopeCase {
@@ -37,7 +38,7 @@ struct RopeCase {
     Values y = x;
     BackwardQueue queue;
     kernel({y.data(), rows.data(), columns.data(), turns.data(), int64_t(stride()), shape.dim, shape.tokens,
-            shape.heads, shape.dim},
+            shape.heads, shape.dim, shape.kind},
            queue);
     return y;
   }
@@ -60,6 +61,19 @@ TEST_SUITE("kernels/rope_2d") {
     }
   }
 
+  TEST_CASE("halves turn by the row and then by the column, by the values worked out by hand") {
+    for (const auto& variant : implementations(&KernelTable::rope_2d)) {
+      INFO(variant.name);
+      RopeCase c({1, 1, 8, 0, Rope2dKind::halves});
+      c.x = {1, 1, 1, 0, 0, 0, 0, 1};  // partners are 4 lanes apart
+      c.rows = {3}, c.columns = {2};
+      const Values y = c.run(variant.run);
+      const double want[] = {std::cos(3), std::cos(0.03), std::cos(2), -std::sin(0.02),
+                             std::sin(3), std::sin(0.03), std::sin(2), std::cos(0.02)};
+      for (size_t i = 0; i < 8; ++i) CHECK(y[i] == doctest::Approx(want[i]).epsilon(1e-6));
+    }
+  }
+
   TEST_CASE("the patch at the origin stays as it is") {
     for (const auto& variant : implementations(&KernelTable::rope_2d)) {
       INFO(variant.name);
@@ -75,7 +89,11 @@ TEST_SUITE("kernels/rope_2d") {
                               {5, 4, 32, 64},
                               {7, 24, 128, 1536},
                               {2, 1, 260, 1},
-                              {2, 2, kRope2dDimMax, 0}})
+                              {2, 2, kRope2dDimMax, 0},
+                              {1, 1, 4, 0, Rope2dKind::halves},
+                              {3, 2, 12, 5, Rope2dKind::halves},
+                              {5, 16, 64, 1024, Rope2dKind::halves},
+                              {2, 2, kRope2dDimMax, 0, Rope2dKind::halves}})
       for (const auto& variant : variants(&KernelTable::rope_2d)) {
         INFO(variant.name, " at ", shape.tokens, " x ", shape.heads, " x ", shape.dim);
         const RopeCase c(shape);

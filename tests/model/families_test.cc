@@ -60,7 +60,8 @@ bool is_inert(const std::string& family, const std::string& key) {
 
 // Booleans that may say either.
 bool is_free(const std::string& key) {
-  return key == "norm_topk_prob" || key == "moe_renormalize" || key == "indexer_rope_interleave";
+  return key == "norm_topk_prob" || key == "moe_renormalize" || key == "indexer_rope_interleave" ||
+         key == "index_kpool_always_select_tail" || key == "truncate";
 }
 
 // Numbers that need not be whole.
@@ -86,7 +87,7 @@ void for_each_key(const std::string& family, const Json& object, const Json::jso
 }
 
 // Values that no key takes that has `value` in a sound config.
-std::vector<Json> damaged(const std::string& key, const Json& value) {
+std::vector<Json> damaged(const std::string& family, const std::string& key, const Json& value) {
   std::vector<Json> all = {Json::array({"x", -1}), Json{{"x", 1}}, -1e30, "x!"};
   if (key != "gate_lower_bound") all.push_back(-1);
   if (value.is_boolean()) all.insert(all.end(), {2, 0.5});
@@ -106,7 +107,9 @@ std::vector<Json> damaged(const std::string& key, const Json& value) {
     shorter.erase(shorter.size() - 1);
     doubled[0] = value[value.size() - 1];
     all.insert(all.end(), {longer, true});
-    if (key != "eos_token_id") all.insert(all.end(), {shorter, doubled, 3});
+    if (key != "eos_token_id") all.insert(all.end(), {shorter, 3});
+    if (key != "eos_token_id" && doubled != value && !(family == "gpt_oss" && key == "layer_types"))
+      all.push_back(doubled);
   }
   if (value.is_object()) all.insert(all.end(), {Json::object(), Json::array(), true});
   return all;
@@ -120,14 +123,14 @@ bool names(const Status& status, const std::string& key) {
          text.find("'lm_head") != std::string::npos;
 }
 
-int damage_config(const std::string& family, const std::string& folder) {
+// The keys of one part of the config, the decoder's or the tower's.
+int damage_config(const std::string& family, const std::string& folder, const Json::json_pointer& part) {
   const Json original = read_json(folder + "/config.json");
-  const Json::json_pointer at_decoder = decoder_keys(original);
   int mutations = 0;
-  for_each_key(family, original[at_decoder], at_decoder, true,
+  for_each_key(family, original[part], part, true,
                [&](const Json::json_pointer& at, const std::string& key, const Json& value) {
                  if (value.is_null()) return;
-                 for (const Json& bad : damaged(key, value)) {
+                 for (const Json& bad : damaged(family, key, value)) {
                    Json changed = original;
                    changed[at] = bad;
                    const Status status = load_status(changed, folder);
@@ -138,12 +141,30 @@ int damage_config(const std::string& family, const std::string& folder) {
                    ++mutations;
                  }
                });
-  for (const char* key :
-       {"hidden_size", "vocab_size", "num_hidden_layers", "rms_norm_eps", "hidden_act", "num_attention_heads",
-        "num_key_value_heads", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-        "moe_intermediate_size", "intermediate_size", "routed_scaling_factor"}) {
+  for (const char* key : {"hidden_size",
+                          "vocab_size",
+                          "num_hidden_layers",
+                          "rms_norm_eps",
+                          "hidden_act",
+                          "num_attention_heads",
+                          "num_key_value_heads",
+                          "kv_lora_rank",
+                          "qk_nope_head_dim",
+                          "qk_rope_head_dim",
+                          "v_head_dim",
+                          "moe_intermediate_size",
+                          "intermediate_size",
+                          "routed_scaling_factor",
+                          "num_local_experts",
+                          "num_experts_per_tok",
+                          "sliding_window",
+                          "depth",
+                          "num_heads",
+                          "patch_size",
+                          "projection_intermediate_size",
+                          "out_hidden_size"}) {
     Json changed = original;
-    if (changed[at_decoder].erase(key) == 0) continue;  // the family has no such key
+    if (changed[part].erase(key) == 0) continue;  // this part has no such key
     const Status status = load_status(changed, folder);
     INFO(key, ": ", status.message());
     CHECK(is_typed(status));
@@ -153,10 +174,10 @@ int damage_config(const std::string& family, const std::string& folder) {
   for (const char* key :
        {"alibi_slopes", "attention_temperature", "logit_scale", "qk_norm_kind", "residual_multiplier"}) {
     Json changed = original;
-    changed[at_decoder][key] = 3;
+    changed[part][key] = 3;
     CHECK(load_status(changed, folder).code() == Code::unsupported);
     CHECK(load_status(changed, folder).message().find(key) != std::string::npos);
-    changed[at_decoder][key] = false;  // says off
+    changed[part][key] = false;  // says off
     CHECK(load_status(changed, folder).is_ok());
     ++mutations;
   }
@@ -205,7 +226,7 @@ int damage_tensors(const std::string& folder, int wanted) {
 void damage(const std::string& family) {
   const std::string folder = kGolden + family + "/model-mxfp4";
   REQUIRE(load_status(read_json(folder + "/config.json"), folder).is_ok());
-  const int mutations = damage_config(family, folder);
+  const int mutations = damage_config(family, folder, decoder_keys(read_json(folder + "/config.json")));
   CHECK(mutations > 150);
   CHECK(mutations + damage_tensors(folder, 500 - mutations) == 500);
 }
@@ -227,6 +248,14 @@ TEST_SUITE("model/families") {
     damage("kimi_k31");
   }
 
+  TEST_CASE("gpt_oss: 500 damaged configs and tensor tables are refused by name") { damage("gpt_oss"); }
+  TEST_CASE("glm5_next: 500 damaged configs and tensor tables are refused by name") { damage("glm5_next"); }
+  TEST_CASE("glm5_next: damaged configs and tensor tables of its tower are refused by name") {
+    const std::string folder = kGolden + "glm5_next_vl/model-mxfp4";
+    CHECK(damage_config("glm5_next", folder, Json::json_pointer("/vision_config")) > 100);
+    CHECK(damage_tensors(folder, 200) == 200);
+  }
+
   TEST_CASE("published configs give the published numbers of parameters, within 0.1 %") {
     const auto total = [](const char* name) { return double(parsed(published(name))->parameters); };
     CHECK(total("kimi_k3") == doctest::Approx(2.7795e12).epsilon(1e-3));
@@ -238,6 +267,14 @@ TEST_SUITE("model/families") {
     // DeepSeek-V3 has 671e9 without its draft layer; V3.2 adds an indexer of 64 heads of 128 to each of 61 layers.
     CHECK(total("deepseek_v32") - 61 * (8192.0 * 1536 + 128 * (7168 + 2) + 64 * 7168) ==
           doctest::Approx(671e9).epsilon(1e-3));
+    CHECK(total("gpt_oss_20b") == doctest::Approx(20.91e9).epsilon(1e-3));
+    CHECK(double(parsed(published("gpt_oss_20b"))->active_parameters) ==
+          doctest::Approx(3.61e9).epsilon(2e-3));
+    CHECK(total("gpt_oss_120b") == doctest::Approx(116.83e9).epsilon(1e-3));
+    CHECK(double(parsed(published("gpt_oss_120b"))->active_parameters) ==
+          doctest::Approx(5.13e9).epsilon(2e-3));
+    // The table of tensors that gives the published 328,326,771,576 bytes, without its scales and its draft layer.
+    CHECK(parsed(published("glm_53_flash"))->parameters == 313890438974u);
     CHECK(total("glm_5") == doctest::Approx(744e9).epsilon(1e-3));
     CHECK(total("glm_5") - total("glm_52") == 57 * (4096.0 * 2048 + 128 * (6144 + 2) + 32 * 6144));
   }
@@ -256,6 +293,61 @@ TEST_SUITE("model/families") {
     for (const LayerConfig& layer : c->layers) latent += layer.attention == AttentionKind::latent;
     CHECK(latent == 7);
     CHECK(c->layers[26].attention == AttentionKind::latent);
+  }
+
+  TEST_CASE("gpt-oss's config as building blocks: YaRN without truncation on every lane, windows in turns") {
+    const auto c = parsed(published("gpt_oss_20b"));
+    CHECK(c->rope.amplitude == doctest::Approx(1.3465736));
+    CHECK(c->grouped.scale == 0.125f);
+    CHECK(c->rope.frequencies.size() == 32);
+    CHECK(c->rope.frequencies[10] == doctest::Approx(1.933500e-2).epsilon(1e-6));
+    CHECK(c->rope.frequencies[16] == doctest::Approx(4.564839e-4).epsilon(1e-6));
+    CHECK(c->rope.frequencies[31] == doctest::Approx(3.023511e-7).epsilon(1e-6));
+    CHECK(c->grouped.window == 128);
+    for (size_t l = 0; l < 24; ++l) CHECK(c->layers[l].window == (l % 2 == 0));
+    CHECK(c->moe.biased);
+    CHECK(c->moe.limit == 7);
+  }
+
+  TEST_CASE("GLM-5.3-Flash's config as building blocks: pools, streams, a bounded gate, a tower") {
+    const auto c = parsed(published("glm_53_flash"));
+    CHECK(c->residual == ResidualKind::hyper);
+    CHECK(c->hyper.streams == 4);
+    CHECK(c->hyper.iterations == 20);
+    CHECK(c->indexer.group == 4);
+    CHECK(c->indexer.slots() == 2051);
+    CHECK(c->indexer.selects_all(2051));
+    CHECK_FALSE(c->indexer.selects_all(2052));
+    CHECK(c->kda.gate_lower_bound == -5);
+    CHECK(c->kda.low_rank_output);
+    CHECK(c->latent.scale == 0.0625f);
+    CHECK(c->latent.norm_eps == 1e-5f);
+    CHECK(c->mlp.activation.limit == 10);
+    int full = 0;
+    for (const LayerConfig& layer : c->layers) full += layer.indexer == IndexerKind::full;
+    CHECK(full == 11);
+    CHECK(c->vision.area_min == 12544);
+    CHECK(c->vision.area_max == 6272000);
+    // The canvas, the content and the tokens of pictures: height, width of each.
+    const int pictures[][7] = {{100, 130, 112, 140, 100, 130, 20},
+                               {40, 60, 112, 140, 93, 140, 20},
+                               {70, 33, 168, 84, 168, 79, 18},
+                               {28, 28, 112, 112, 112, 112, 16},
+                               {1, 1, 112, 112, 112, 112, 16},
+                               {336, 448, 336, 448, 336, 448, 192},
+                               {1080, 1920, 1092, 1932, 1080, 1920, 2691},
+                               {3000, 4000, 2156, 2884, 2156, 2874, 7931},
+                               {10, 2000, 28, 2016, 10, 2000, 72},
+                               {6000, 6000, 2492, 2492, 2492, 2492, 7921}};
+    for (const auto& p : pictures) {
+      INFO(p[0], " x ", p[1]);
+      const PictureShape shape = picture_shape(c->vision, p[1], p[0]);
+      CHECK(shape.rows * 14 == p[2]);
+      CHECK(shape.columns * 14 == p[3]);
+      CHECK(shape.height == p[4]);
+      CHECK(shape.width == p[5]);
+      CHECK(shape.tokens == p[6]);
+    }
   }
 
   TEST_CASE(

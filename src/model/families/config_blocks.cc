@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string_view>
 
 namespace dsa {
@@ -23,16 +22,6 @@ constexpr std::string_view kInertKeys[] = {"_name_or_path",        "architecture
 bool says_off(const Json& value) {
   return value.is_null() || value == false || (value.is_number() && value == 0) ||
          ((value.is_array() || value.is_object() || value.is_string()) && value.empty()) || value == "";
-}
-
-// A number in (low, high], or low itself where it is `otherwise`; without `otherwise` the key must be there.
-Result<double> number_within(const JsonFields& fields, const char* key, double low, double high,
-                             std::optional<double> otherwise = {}) {
-  DSA_ASSIGN(const double value, otherwise ? fields.number_or(key, *otherwise) : fields.number(key));
-  if (!(value > low && value <= high) && !(otherwise && value == *otherwise))
-    return error(Code::model, fields.where(), ": '", key, "' is ", value, ", expected above ", low,
-                 " and up to ", high);
-  return value;
 }
 
 // Layers from first_k_dense_replace on have experts.
@@ -86,6 +75,35 @@ Status expect_boolean(const JsonFields& fields, const char* key, bool otherwise,
     return error(Code::unsupported, fields.where(), ": '", key, "' is ", found ? "true" : "false",
                  ", expected ", expected ? "true" : "false", " for this family");
   return Status::ok();
+}
+
+Status expect_equal(const JsonFields& fields, const char* key, int64_t expected, const char* like) {
+  DSA_ASSIGN(const int64_t found, fields.integer(key, 1, kMaxDim));
+  if (found == expected) return Status::ok();
+  return error(Code::model, fields.where(), ": '", key, "' is ", found, ", expected ", expected, " like ",
+               like);
+}
+
+Status three_numbers(const JsonFields& fields, const char* key, float (&out)[3]) {
+  if (!fields.has(key)) return error(Code::model, fields.where(), ": '", key, "' is missing");
+  const Json& list = *fields.json().find(key);
+  if (!list.is_array() || list.size() != 3)
+    return error(Code::model, fields.where(), ": '", key, "' is not a list of three numbers");
+  for (size_t i = 0; i < 3; ++i) {
+    if (!list[i].is_number() || !std::isfinite(list[i].get<double>()))
+      return error(Code::model, fields.where(), ": '", key, "' is not a list of three numbers");
+    out[i] = list[i].get<float>();
+  }
+  return Status::ok();
+}
+
+Result<double> number_within(const JsonFields& fields, const char* key, double low, double high,
+                             std::optional<double> otherwise) {
+  DSA_ASSIGN(const double value, otherwise ? fields.number_or(key, *otherwise) : fields.number(key));
+  if (!(value > low && value <= high) && !(otherwise && value == *otherwise))
+    return error(Code::model, fields.where(), ": '", key, "' is ", value, ", expected above ", low,
+                 " and up to ", high);
+  return value;
 }
 
 Status parse_decoder(const JsonFields& text, const char* context_key, ModelConfig& out) {
@@ -172,13 +190,12 @@ Status parse_latent_attention(const JsonFields& text, int rope_min, bool q_rank_
   return Status::ok();
 }
 
-Status parse_rope(const JsonFields& text, ModelConfig& out) {
+Status parse_rope(const JsonFields& text, const char* dim_key, int dim, RopeConfig& out, float& scale) {
   const bool joined = text.has("rope_parameters");
   DSA_ASSIGN(const JsonFields place, joined ? text.object("rope_parameters") : Result<JsonFields>(text));
   DSA_ASSIGN(const double theta, number_within(place, "rope_theta", 1, 1e15));
-  const int dim = out.latent.rope_dim;
   if (dim % 2 != 0 || dim > kRopeDimMax)
-    return error(Code::unsupported, text.where(), ": 'qk_rope_head_dim' is ", dim,
+    return error(Code::unsupported, text.where(), ": '", dim_key, "' is ", dim,
                  ", expected an even number up to ", kRopeDimMax);
 
   Yarn yarn;
@@ -207,12 +224,12 @@ Status parse_rope(const JsonFields& text, ModelConfig& out) {
       DSA_ASSIGN(const double mscale, number_within(scaling, "mscale", 0, 100, 1));
       DSA_ASSIGN(const double mscale_all, number_within(scaling, "mscale_all_dim", 0, 100, 0));
       const auto growth = [&](double m) { return 0.1 * m * std::log(yarn.factor) + 1; };
-      out.rope.amplitude = float(growth(mscale) / growth(mscale_all));
-      out.latent.scale *= float(growth(mscale_all) * growth(mscale_all));
+      out.amplitude = float(growth(mscale) / growth(mscale_all));
+      scale *= float(growth(mscale_all) * growth(mscale_all));
     }
   }
-  out.rope.frequencies.resize(size_t(dim / 2));
-  fill_rope_frequencies(out.rope.frequencies.data(), dim, theta, yarn);
+  out.frequencies.resize(size_t(dim / 2));
+  fill_rope_frequencies(out.frequencies.data(), dim, theta, yarn);
   return Status::ok();
 }
 
@@ -236,6 +253,44 @@ Status check_indexer(const JsonFields& fields, const ModelConfig& config) {
   if (config.indexer.fp8_keys && (dim & (dim - 1)) != 0)
     return error(Code::unsupported, fields.where(), ": 'index_head_dim' is ", dim,
                  ", expected a power of two with FP8 index keys");
+  return Status::ok();
+}
+
+Status parse_index_sharing(const JsonFields& config, ModelConfig& out) {
+  const size_t layers = out.layers.size();
+  std::vector<std::string> types(layers, "full");
+  const char* key = "indexer_types";
+  if (config.has("indexer_types")) {
+    DSA_ASSIGN(types, config.strings("indexer_types"));
+  } else if (config.has("index_topk_pattern")) {
+    key = "index_topk_pattern";
+    if (config.json()[key].is_array()) {
+      DSA_ASSIGN(types, config.strings(key));
+    } else {
+      DSA_ASSIGN(const std::string pattern, config.string(key));
+      types.clear();
+      for (const char letter : pattern) types.emplace_back(1, letter);
+    }
+    for (std::string& type : types) type = type == "F" ? "full" : type == "S" ? "shared" : type;
+  } else if (config.has("index_topk_freq")) {
+    key = "index_topk_freq";
+    DSA_ASSIGN(const int64_t frequency, config.integer(key, 1, 4096));
+    DSA_ASSIGN(const int64_t offset, config.integer_or("index_skip_topk_offset", 2, 0, 4096));
+    for (int64_t l = 0; l < int64_t(layers); ++l)
+      if (std::max<int64_t>(l - offset + 1, 0) % frequency != 0) types[size_t(l)] = "shared";
+  }
+  if (types.size() != layers)
+    return error(Code::model, config.where(), ": '", key, "' names ", types.size(), " layers, expected ",
+                 layers);
+  for (size_t l = 0; l < layers; ++l) {
+    if (types[l] != "full" && types[l] != "shared")
+      return error(Code::model, config.where(), ": '", key, "' has ", in_quotes(types[l]), " at ", l,
+                   ", expected 'full' or 'shared'");
+    out.layers[l].indexer = types[l] == "full" ? IndexerKind::full : IndexerKind::shared;
+  }
+  if (out.layers[0].indexer != IndexerKind::full)
+    return error(Code::model, config.where(), ": '", key,
+                 "' makes layer 0 shared; no layer before it has a set");
   return Status::ok();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 
 #include "kernels/common/numbers.h"
 #include "model/model_config.h"
@@ -21,6 +22,12 @@ Status refuse_unknown_keys(const JsonFields& fields, std::initializer_list<const
 // The key must be absent or have this value.
 Status expect_string(const JsonFields& fields, const char* key, const std::string& expected);
 Status expect_boolean(const JsonFields& fields, const char* key, bool otherwise, bool expected);
+// The key must have this value, which `like` has as well.
+Status expect_equal(const JsonFields& fields, const char* key, int64_t expected, const char* like);
+// A number in (low, high], or `otherwise`; without `otherwise` the key must be there.
+Result<double> number_within(const JsonFields& fields, const char* key, double low, double high,
+                             std::optional<double> otherwise = {});
+Status three_numbers(const JsonFields& fields, const char* key, float (&out)[3]);
 
 // vocab_size, hidden_size, num_hidden_layers, rms_norm_eps, tie_word_embeddings, and the longest context in `context_key`.
 Status parse_decoder(const JsonFields& text, const char* context_key, ModelConfig& out);
@@ -31,12 +38,16 @@ Status parse_linear_attention(const JsonFields& text, int first, ModelConfig& ou
 // num_attention_heads, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim (at least `rope_min`), v_head_dim; the scale is
 // that of unstretched positions. q_lora_rank may be null if `q_rank_optional`.
 Status parse_latent_attention(const JsonFields& text, int rope_min, bool q_rank_optional, ModelConfig& out);
-// rope_theta and rope_scaling, or both in rope_parameters: frequencies, and the factor of YaRN on the attention scale.
-Status parse_rope(const JsonFields& text, ModelConfig& out);
+// rope_theta and rope_scaling, or both in rope_parameters: frequencies of the `dim` lanes that `dim_key` gives, and
+// the factor of YaRN on an attention scale.
+Status parse_rope(const JsonFields& text, const char* dim_key, int dim, RopeConfig& out, float& scale);
 // index_n_heads, index_head_dim, index_topk.
 Status parse_indexer(const JsonFields& fields, ModelConfig& out);
 // Whether index keys have room for the lanes that turn, and can be spread before they are rounded.
 Status check_indexer(const JsonFields& fields, const ModelConfig& config);
+// full: the layer has an indexer; shared: it takes the set of the nearest full layer before it. The list decides, then the
+// pattern of F and S, then the frequency.
+Status parse_index_sharing(const JsonFields& config, ModelConfig& out);
 // quantization_config, if there is one: formats that tensors may have. Which tensor has which is seen at load.
 struct Quantization {
   bool fp8 = false;

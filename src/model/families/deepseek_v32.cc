@@ -50,7 +50,7 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   out.residual = ResidualKind::plain;
   DSA_TRY(parse_decoder(config, "max_position_embeddings", out));
   DSA_TRY(parse_latent_attention(config, 2, false, out));
-  DSA_TRY(parse_rope(config, out));
+  DSA_TRY(parse_rope(config, "qk_rope_head_dim", out.latent.rope_dim, out.rope, out.latent.scale));
   DSA_TRY(expect_boolean(config, "rope_interleave", true, true));
   out.latent.rope = RopeKind::pairs;
   DSA_TRY(parse_indexer(config, out));

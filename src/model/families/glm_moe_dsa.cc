@@ -1,53 +1,11 @@
 // model/families/glm_moe_dsa.cc: GLM-5, 5.1 and 5.2: DeepSeek-V3.2's block with other sizes, all rotary lanes in pairs, and,
 // in 5.2, layers that share the selection of an earlier layer.
-#include <algorithm>
-
 #include "model/families/config_blocks.h"
 #include "model/families/families.h"
 #include "model/families/weight_blocks.h"
 
 namespace dsa {
 namespace {
-
-// full: the layer has an indexer; shared: it takes the set of the nearest full layer before it. The list decides, then the
-// pattern of F and S, then the frequency.
-Status parse_index_sharing(const JsonFields& config, ModelConfig& out) {
-  const size_t layers = out.layers.size();
-  std::vector<std::string> types(layers, "full");
-  const char* key = "indexer_types";
-  if (config.has("indexer_types")) {
-    DSA_ASSIGN(types, config.strings("indexer_types"));
-  } else if (config.has("index_topk_pattern")) {
-    key = "index_topk_pattern";
-    if (config.json()[key].is_array()) {
-      DSA_ASSIGN(types, config.strings(key));
-    } else {
-      DSA_ASSIGN(const std::string pattern, config.string(key));
-      types.clear();
-      for (const char letter : pattern) types.emplace_back(1, letter);
-    }
-    for (std::string& type : types) type = type == "F" ? "full" : type == "S" ? "shared" : type;
-  } else if (config.has("index_topk_freq")) {
-    key = "index_topk_freq";
-    DSA_ASSIGN(const int64_t frequency, config.integer(key, 1, 4096));
-    DSA_ASSIGN(const int64_t offset, config.integer_or("index_skip_topk_offset", 2, 0, 4096));
-    for (int64_t l = 0; l < int64_t(layers); ++l)
-      if (std::max<int64_t>(l - offset + 1, 0) % frequency != 0) types[size_t(l)] = "shared";
-  }
-  if (types.size() != layers)
-    return error(Code::model, config.where(), ": '", key, "' names ", types.size(), " layers, expected ",
-                 layers);
-  for (size_t l = 0; l < layers; ++l) {
-    if (types[l] != "full" && types[l] != "shared")
-      return error(Code::model, config.where(), ": '", key, "' has ", in_quotes(types[l]), " at ", l,
-                   ", expected 'full' or 'shared'");
-    out.layers[l].indexer = types[l] == "full" ? IndexerKind::full : IndexerKind::shared;
-  }
-  if (out.layers[0].indexer != IndexerKind::full)
-    return error(Code::model, config.where(), ": '", key,
-                 "' makes layer 0 shared; no layer before it has a set");
-  return Status::ok();
-}
 
 Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_TRY(refuse_unknown_keys(config, {"attention_bias",
@@ -100,7 +58,7 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   out.residual = ResidualKind::plain;
   DSA_TRY(parse_decoder(config, "max_position_embeddings", out));
   DSA_TRY(parse_latent_attention(config, 2, false, out));  // head_dim says something else from file to file
-  DSA_TRY(parse_rope(config, out));
+  DSA_TRY(parse_rope(config, "qk_rope_head_dim", out.latent.rope_dim, out.rope, out.latent.scale));
   DSA_TRY(expect_boolean(config, "rope_interleave", true, true));
   out.latent.rope = RopeKind::pairs;
   DSA_TRY(parse_indexer(config, out));

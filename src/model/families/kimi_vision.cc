@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/common/numbers.h"
+#include "model/families/config_blocks.h"
 #include "model/families/families.h"
 
 namespace dsa {
@@ -10,7 +11,6 @@ namespace {
 
 // The vendor builds the norms of the tower without an eps; PyTorch then takes that of f32 for every type.
 constexpr float kTowerNormEps = 0x1p-23f;
-constexpr int64_t kMaxDim = 1 << 24;   // no dimension of any model comes near
 constexpr int64_t kMaxSide = 1 << 12;  // patches along a side, entries of a side of the table
 constexpr int64_t kMaxHeadDim = 256;   // what the attention kernels hold
 
@@ -27,13 +27,6 @@ Status expect_false(const JsonFields& fields, const char* key) {
   return error(Code::unsupported, fields.where(), ": '", key, "' is true, expected false for this family");
 }
 
-Status expect_equal(const JsonFields& fields, const char* key, int64_t expected, const char* like) {
-  DSA_ASSIGN(const int64_t found, fields.integer(key, 1, kMaxDim));
-  if (found == expected) return Status::ok();
-  return error(Code::model, fields.where(), ": '", key, "' is ", found, ", expected ", expected, " like ",
-               like);
-}
-
 // A number, or a list of equal ones.
 Result<int64_t> merge_of(const JsonFields& fields) {
   constexpr const char* kKey = "merge_kernel_size";
@@ -43,19 +36,6 @@ Result<int64_t> merge_of(const JsonFields& fields) {
     return error(Code::unsupported, fields.where(), ": '", kKey, "' is ", fields.json()[kKey].dump(),
                  ", expected two equal numbers");
   return sides[0];
-}
-
-Status three_numbers(const JsonFields& fields, const char* key, float (&out)[3]) {
-  if (!fields.has(key)) return error(Code::model, fields.where(), ": '", key, "' is missing");
-  const Json& list = *fields.json().find(key);
-  if (!list.is_array() || list.size() != 3)
-    return error(Code::model, fields.where(), ": '", key, "' is not a list of three numbers");
-  for (size_t i = 0; i < 3; ++i) {
-    if (!list[i].is_number() || !std::isfinite(list[i].get<double>()))
-      return error(Code::model, fields.where(), ": '", key, "' is not a list of three numbers");
-    out[i] = list[i].get<float>();
-  }
-  return Status::ok();
 }
 
 uint64_t parameters_of(const ModelConfig& c) {
