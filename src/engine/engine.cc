@@ -334,8 +334,10 @@ void Engine::undo(const SessionClaim& claim, Run& run) noexcept {
   Session& session = claim.session();
   const std::lock_guard lock(mutex_);
   session.truncate(run.work.first_token, run.work.first_picture);
-  if (run.options().answer) --session.turns_;
-  session.calls_.swap(run.work.calls);
+  if (run.options().answer) {
+    --session.turns_;
+    session.calls_.swap(run.work.calls);
+  }
   if (run.work.has_tools) session.tools_.swap(run.work.tools);
   if (!session.state_) return;  // closed meanwhile
   session.state_->rewind(run.work.mark);
@@ -890,8 +892,10 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
     if (work.marked) session.state_->rewind(work.mark);
     session.truncate(work.first_token, work.first_picture);
   } else {
-    if (run->options().answer) ++session.turns_;
-    session.calls_.swap(work.calls);
+    if (run->options().answer) {
+      ++session.turns_;
+      session.calls_.swap(work.calls);
+    }
     work.has_tools = !work.tools.empty();
     if (work.has_tools) session.tools_.swap(work.tools);
   }

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "io/json.h"
+#include "support/byte_level.h"
 #include "support/small_stack.h"
 #include "support/temp_folder.h"
 #include "support/timing.h"
@@ -104,15 +105,7 @@ struct JsonFile {
                                            normalizer = "null", decoder = R"({"type": "ByteLevel"})";
 
   std::string text(bool has_bytes = true) const {
-    std::string bytes;
-    int next = 0x100;
-    for (int byte = 0; byte < 256 && has_bytes; ++byte) {
-      const bool is_printable =
-          (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-      char escape[16];
-      snprintf(escape, sizeof escape, "\\u%04X", unsigned(is_printable ? byte : next++));
-      bytes += concat(byte > 0 ? ", " : "", '"', escape, "\": ", byte);
-    }
+    const std::string bytes = has_bytes ? test::byte_level_vocab() : "";
     return concat(R"({"added_tokens": [)", added, R"(], "normalizer": )", normalizer,
                   R"(, "pre_tokenizer": )", pre, R"(, "decoder": )", decoder,
                   R"(, "model": {"type": "BPE", )", model, R"("vocab": {)", bytes, vocab, R"(}, "merges": [)",
