@@ -59,7 +59,7 @@ extern "C" {
 #define DSA_VERSION_MAJOR 0
 #define DSA_VERSION_MINOR 2
 #define DSA_VERSION_PATCH 0
-#define DSA_API_LEVEL     2   /* grows by one whenever a symbol or a field is added */
+#define DSA_API_LEVEL     3   /* grows by one whenever a symbol or a field is added */
 
 #if defined(DSA_STATIC)
 #  define DSA_API
@@ -387,7 +387,7 @@ typedef struct dsa_run_options {
   uint32_t max_reasoning_tokens;                     /* reserved                         */
   uint32_t deadline_ms;         /* from the start of the call; 0: no limit               */
   int32_t  effort;              /* MODEL, or NONE: no reasoning; the others: reserved    */
-  int32_t  tools;               /* AUTO or NONE; REQUIRED: reserved                      */
+  int32_t  tools;               /* AUTO, or NONE: the prompt's are not offered; REQUIRED: reserved */
   int32_t  feed;                /* reserved: DSA_FEED_APPEND                             */
   int32_t  priority;            /* BACKGROUND waits while runs of other classes work     */
   int32_t  speculation;         /* 0 automatic, -1 off, n: reserved                      */
@@ -397,8 +397,10 @@ typedef struct dsa_run_options {
   void    *on_ready_ud;
 } dsa_run_options;
 
-/* dsa_run_start -> START -> PREFILL* -> (TEXT | NOTICE)* -> DONE -> DSA_END. Later versions add to this list: have a
- * default branch. The TOOL events and notices are not sent yet. */
+/* dsa_run_start -> START -> PREFILL* -> (TEXT | TOOL_BEGIN TOOL_ARGUMENTS* TOOL_END | NOTICE)* -> DONE -> DSA_END. Later
+ * versions add to this list: have a default branch. Notices are not sent yet. TOOL events, level 3: `index` counts the
+ * calls of the run, `text` of TOOL_BEGIN is the tool's name, of TOOL_ARGUMENTS a piece of its arguments; TOOL_END
+ * also comes when the answer ends within a call. */
 enum { DSA_EVENT_START = 1, DSA_EVENT_PREFILL, DSA_EVENT_TEXT, DSA_EVENT_TOOL_BEGIN,
        DSA_EVENT_TOOL_ARGUMENTS, DSA_EVENT_TOOL_END, DSA_EVENT_NOTICE, DSA_EVENT_DONE };
 enum { DSA_CHANNEL_ANSWER, DSA_CHANNEL_REASONING, DSA_CHANNEL_TOOL };
@@ -413,7 +415,7 @@ typedef struct dsa_event {
   int32_t  type, channel;
   int32_t  finish, notice;      /* with DONE; with NOTICE                                */
   dsa_str  text;                /* whole code points; valid until the next call          */
-  uint32_t index;               /* of the stop text                                      */
+  uint32_t index;               /* of the stop text, of the tool call                    */
   uint32_t num_tokens;          /* that this piece stands for                            */
   uint64_t done, total;         /* with PREFILL, in tokens                               */
 } dsa_event;
@@ -422,13 +424,22 @@ typedef struct dsa_result {
   DSA_OUT
   dsa_status status;            /* what a blocking call would have returned              */
   int32_t    finish;            /* DSA_FINISH_*                                          */
-  uint32_t   stop_index;        /* with STOP_TEXT: which; with STOP: the token           */
-  uint32_t   tool_calls;
+  uint32_t   stop_index;        /* with STOP_TEXT: which; with STOP and TOOL: the token  */
+  uint32_t   tool_calls;        /* those that were cut off included; level 3             */
   uint32_t   prompt_tokens;     /* computed before the answer, the end of the last one included */
   uint32_t   reused_tokens, image_tokens, output_tokens, reasoning_tokens;
   uint32_t   reserved;
   uint64_t   seed, run_id;
 } dsa_result;
+
+typedef struct dsa_tool_call {   /* level 3                                               */
+  DSA_OUT
+  dsa_str id;                   /* names the call in dsa_prompt_tool_result()            */
+  dsa_str name;
+  dsa_str arguments;            /* a JSON object when valid is 1, else what was written  */
+  int32_t complete;             /* 0: the answer ended within the call                   */
+  int32_t valid;                /* 1: complete, and the arguments are one JSON object    */
+} dsa_tool_call;
 
 typedef struct dsa_run_stats {
   DSA_OUT
@@ -1117,13 +1128,16 @@ DSA_API dsa_status dsa_prompt_tokens(dsa_prompt *prompt, const dsa_token *tokens
 /**
  * Adds a whole message list in the widespread chat JSON: an array of objects with "role" and "content", or an object
  * with such an array as "messages". "content" is a text or an array of {"type": "text", "text": ...} and, since level 2,
- * {"type": "image_url", "image_url": {"url": NAME}}: see dsa_prompt_bind_image().
+ * {"type": "image_url", "image_url": {"url": NAME}}: see dsa_prompt_bind_image(). Since level 3 also "tool_calls" and
+ * "reasoning_content" of the assistant, "tool_call_id" of results, and "tools" beside "messages", as in
+ * dsa_prompt_set_tools().
  *
  * @param prompt  The prompt.
  * @param json    UTF-8.
  * @param len     Its bytes, or DSA_NTS.
  * @return DSA_OK, or DSA_ERROR_JSON         not JSON, or not such a list; `position` says where it stops being JSON;
- *                    DSA_ERROR_UNSUPPORTED  tools, or reasoning in it.
+ *                    DSA_ERROR_UNSUPPORTED  something in it that would change the prompt and is not read;
+ *                    DSA_ERROR_LIMIT        more than 64 MiB.
  *
  * On failure  The prompt is unchanged.
  * Lifetime    `json` is copied.
@@ -1131,6 +1145,81 @@ DSA_API dsa_status dsa_prompt_tokens(dsa_prompt *prompt, const dsa_token *tokens
  * Since       level 1
  */
 DSA_API dsa_status dsa_prompt_add_json(dsa_prompt *prompt, const char *json, size_t len);
+
+/**
+ * The reasoning of an earlier answer. The last message begun must be the assistant's. Formats that leave out the
+ * reasoning of earlier turns do so.
+ *
+ * @param prompt  The prompt.
+ * @param text    UTF-8.
+ * @param len     Its bytes, or DSA_NTS.
+ * @return DSA_OK, or DSA_ERROR_STATE  no message of the assistant was begun;
+ *                    DSA_ERROR_UTF8, DSA_ERROR_LIMIT.
+ *
+ * On failure  The prompt is unchanged.
+ * Lifetime    `text` is copied.
+ * Threading   One thread at a time.
+ * Since       level 3
+ */
+DSA_API dsa_status dsa_prompt_reasoning(dsa_prompt *prompt, const char *text, size_t len);
+
+/**
+ * A call that an earlier answer made. The last message begun must be the assistant's; calls stand behind its text.
+ *
+ * @param prompt          The prompt.
+ * @param id              Names the call for its result; UTF-8. NULL: none.
+ * @param name            The tool; UTF-8.
+ * @param arguments_json  One JSON object; UTF-8.
+ * @param len             Its bytes, or DSA_NTS.
+ * @return DSA_OK, or DSA_ERROR_STATE  no message of the assistant was begun;
+ *                    DSA_ERROR_JSON   the arguments are not one JSON object; `position` says where they stop being JSON;
+ *                    DSA_ERROR_UTF8, DSA_ERROR_LIMIT.
+ *
+ * On failure  The prompt is unchanged.
+ * Lifetime    Everything is copied.
+ * Threading   One thread at a time.
+ * Since       level 3
+ */
+DSA_API dsa_status dsa_prompt_tool_call(dsa_prompt *prompt, const char *id, const char *name,
+                                        const char *arguments_json, size_t len);
+
+/**
+ * What a tool answered: a message of its own. Results that follow each other are put in the order of their calls.
+ *
+ * @param prompt  The prompt.
+ * @param id      Of the call: of dsa_prompt_tool_call(), of chat JSON, or of the session's last answer.
+ * @param text    UTF-8; control tokens in it stay plain text.
+ * @param len     Its bytes, or DSA_NTS.
+ * @return DSA_OK, or DSA_ERROR_ARGUMENT  the id is empty;
+ *                    DSA_ERROR_UTF8, DSA_ERROR_LIMIT.
+ *
+ * On failure  The prompt is unchanged.
+ * Lifetime    Everything is copied.
+ * Threading   One thread at a time.
+ * Since       level 3
+ */
+DSA_API dsa_status dsa_prompt_tool_result(dsa_prompt *prompt, const char *id, const char *text,
+                                          size_t len);
+
+/**
+ * The tools of a conversation, in place of those that were set. Declare them in its first prompt; they hold for the
+ * session.
+ *
+ * @param prompt  The prompt.
+ * @param json    An array of {"name": ..., "description": ..., "parameters": SCHEMA}, or of {"type": "function",
+ *                "function": {...}} around that; UTF-8. Names are letters, digits, '_', '-', '.' and '/'.
+ * @param len     Its bytes, or DSA_NTS.
+ * @return DSA_OK, or DSA_ERROR_JSON         not JSON, or not such a list;
+ *                    DSA_ERROR_UNSUPPORTED  a tool that is no function;
+ *                    DSA_ERROR_ARGUMENT     a name that comes twice;
+ *                    DSA_ERROR_UTF8, DSA_ERROR_LIMIT.
+ *
+ * On failure  The prompt is unchanged.
+ * Lifetime    `json` is copied.
+ * Threading   One thread at a time.
+ * Since       level 3
+ */
+DSA_API dsa_status dsa_prompt_set_tools(dsa_prompt *prompt, const char *json, size_t len);
 
 /**
  * Shows a picture at this place of the message.
@@ -1440,6 +1529,22 @@ DSA_API dsa_status dsa_run_get_error(const dsa_run *run, dsa_error *out);
  * Since       level 1
  */
 DSA_API dsa_status dsa_run_get_text(const dsa_run *run, int32_t channel, dsa_str *out);
+
+/**
+ * A call of a tool that the answer made; the finish reason is DSA_FINISH_TOOL if the model ended with one.
+ *
+ * @param run    The run.
+ * @param index  0 to tool_calls - 1 of dsa_result.
+ * @param out    Receives the call.
+ * @return DSA_OK, or DSA_PENDING         it has not ended;
+ *                    DSA_ERROR_ARGUMENT  there is no such call.
+ *
+ * On failure  *out is unchanged, also with DSA_PENDING.
+ * Lifetime    The views live as long as the run.
+ * Threading   Any thread.
+ * Since       level 3
+ */
+DSA_API dsa_status dsa_run_get_tool_call(const dsa_run *run, uint32_t index, dsa_tool_call *out);
 
 /**
  * Where the time went. decode_ms runs from the first token to the last; compute_ms and sample_ms are this run's steps in

@@ -89,6 +89,12 @@ typedef struct dsa_sdk_functions {
   dsa_status (*dsa_prompt_markup)(dsa_prompt *prompt, const char *text, size_t len);
   dsa_status (*dsa_prompt_tokens)(dsa_prompt *prompt, const dsa_token *tokens, size_t n);
   dsa_status (*dsa_prompt_add_json)(dsa_prompt *prompt, const char *json, size_t len);
+  dsa_status (*dsa_prompt_reasoning)(dsa_prompt *prompt, const char *text, size_t len);
+  dsa_status (*dsa_prompt_tool_call)(
+      dsa_prompt *prompt, const char *id, const char *name, const char *arguments_json, size_t len
+  );
+  dsa_status (*dsa_prompt_tool_result)(dsa_prompt *prompt, const char *id, const char *text, size_t len);
+  dsa_status (*dsa_prompt_set_tools)(dsa_prompt *prompt, const char *json, size_t len);
   dsa_status (*dsa_prompt_image)(dsa_prompt *prompt, const dsa_image *image);
   dsa_status (*dsa_prompt_bind_image)(dsa_prompt *prompt, const char *name, const dsa_image *image);
   dsa_status (*dsa_prompt_measure)(
@@ -124,6 +130,7 @@ typedef struct dsa_sdk_functions {
   dsa_status (*dsa_run_get_result)(const dsa_run *run, dsa_result *out);
   dsa_status (*dsa_run_get_error)(const dsa_run *run, dsa_error *out);
   dsa_status (*dsa_run_get_text)(const dsa_run *run, int32_t channel, dsa_str *out);
+  dsa_status (*dsa_run_get_tool_call)(const dsa_run *run, uint32_t index, dsa_tool_call *out);
   dsa_status (*dsa_run_get_stats)(const dsa_run *run, dsa_run_stats *out);
   void (*dsa_run_retain)(const dsa_run *run);
   void (*dsa_run_release)(const dsa_run *run);
@@ -180,6 +187,10 @@ static inline int dsa_sdk_load(const char *path, dsa_sdk_functions *out, const c
     "dsa_prompt_markup",
     "dsa_prompt_tokens",
     "dsa_prompt_add_json",
+    "dsa_prompt_reasoning",
+    "dsa_prompt_tool_call",
+    "dsa_prompt_tool_result",
+    "dsa_prompt_set_tools",
     "dsa_prompt_image",
     "dsa_prompt_bind_image",
     "dsa_prompt_measure",
@@ -198,6 +209,7 @@ static inline int dsa_sdk_load(const char *path, dsa_sdk_functions *out, const c
     "dsa_run_get_result",
     "dsa_run_get_error",
     "dsa_run_get_text",
+    "dsa_run_get_tool_call",
     "dsa_run_get_stats",
     "dsa_run_retain",
     "dsa_run_release"

@@ -47,6 +47,7 @@ dsa_status dsa_package_get_info(const dsa_package* package, dsa_package_info* ou
     info.experts_per_token = uint32_t(config.moe.top_k);
     info.max_context = uint32_t(config.max_context);
     info.has_images = p.has_images() ? 1 : 0;
+    info.has_tools = p.has_tools() ? 1 : 0;
     info.has_reasoning = p.has_chat() ? 1 : 0;
     info.kv_bytes_per_token = p.kv_bytes_per_token();
     info.checkpoint_bytes = p.state_bytes();

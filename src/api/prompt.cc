@@ -71,6 +71,41 @@ dsa_status dsa_prompt_add_json(dsa_prompt* prompt, const char* json, size_t len)
   });
 }
 
+dsa_status dsa_prompt_reasoning(dsa_prompt* prompt, const char* text, size_t len) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(prompt, "prompt"));
+    DSA_ASSIGN(const std::string_view view, read_text(text, len, "text"));
+    return prompt->impl->add_reasoning(view);
+  });
+}
+
+dsa_status dsa_prompt_tool_call(dsa_prompt* prompt, const char* id, const char* name,
+                                const char* arguments_json, size_t len) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(prompt, "prompt"));
+    DSA_TRY(check_pointer(name, "name"));
+    DSA_ASSIGN(const std::string_view view, read_text(arguments_json, len, "arguments_json"));
+    return prompt->impl->add_call(id != nullptr ? id : "", name, view);
+  });
+}
+
+dsa_status dsa_prompt_tool_result(dsa_prompt* prompt, const char* id, const char* text, size_t len) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(prompt, "prompt"));
+    DSA_TRY(check_pointer(id, "id"));
+    DSA_ASSIGN(const std::string_view view, read_text(text, len, "text"));
+    return prompt->impl->add_result(id, view);
+  });
+}
+
+dsa_status dsa_prompt_set_tools(dsa_prompt* prompt, const char* json, size_t len) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(prompt, "prompt"));
+    DSA_ASSIGN(const std::string_view view, read_text(json, len, "json"));
+    return prompt->impl->set_tools(view);
+  });
+}
+
 dsa_status dsa_prompt_image(dsa_prompt* prompt, const dsa_image* image) {
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(prompt, "prompt"));
@@ -122,7 +157,7 @@ dsa_status dsa_prompt_render(const dsa_prompt* prompt, const dsa_model* model, c
     DSA_TRY(engine.check_open());
     if (!engine.tokenizer()) return error(Code::unsupported, "the package has no tokenizer");
     DSA_ASSIGN(const Engine::Rendered rendered,
-               engine.render(*prompt->impl, true, engine.default_thinking()));
+               engine.render(*prompt->impl, {.thinking = engine.default_thinking()}));
     std::string text;
     for (const TokenId id : rendered.tokens) {
       if (id >= engine.tokenizer()->vocab_size()) continue;

@@ -87,6 +87,25 @@ dsa_status dsa_run_get_text(const dsa_run* run, int32_t channel, dsa_str* out) {
   });
 }
 
+dsa_status dsa_run_get_tool_call(const dsa_run* run, uint32_t index, dsa_tool_call* out) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(run, "run"));
+    DSA_TRY(check_out(out, "dsa_tool_call"));
+    if (!run->impl->is_done()) return DSA_PENDING;
+    const std::vector<ToolCall>& calls = run->impl->calls();
+    if (index >= calls.size())
+      return error(Code::argument, "call ", index, " of ", calls.size()).with_fix(Fix::input);
+    dsa_tool_call made{};
+    made.id = view_of(calls[index].id);
+    made.name = view_of(calls[index].name);
+    made.arguments = view_of(calls[index].arguments);
+    made.complete = calls[index].is_complete ? 1 : 0;
+    made.valid = calls[index].is_valid ? 1 : 0;
+    write_out(made, out);
+    return DSA_OK;
+  });
+}
+
 dsa_status dsa_run_get_stats(const dsa_run* run, dsa_run_stats* out) {
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(run, "run"));

@@ -78,6 +78,7 @@ Result<ParsedRunOptions> read_run_options(const dsa_run_options* options, const 
   }
   made.run.seed = o.seed != 0 ? o.seed : draw_seed();
   made.run.max_tokens = o.max_tokens;
+  made.run.may_call = o.tools != DSA_TOOLS_NONE;
   if (o.deadline_ms != 0) made.run.deadline = Clock::now() + std::chrono::milliseconds(o.deadline_ms);
   made.run.priority = priority_of(o.priority);
   made.run.on_ready = o.on_ready;
@@ -92,6 +93,7 @@ dsa_result result_of(const Run& run) {
   out.status = dsa_status(r.status.code());
   out.finish = int32_t(r.finish);
   out.stop_index = r.stop_index;
+  out.tool_calls = uint32_t(run.calls().size());
   out.prompt_tokens = r.prompt_tokens;
   out.image_tokens = r.image_tokens;
   out.output_tokens = r.output_tokens;

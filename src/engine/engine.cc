@@ -165,14 +165,16 @@ Result<std::vector<ImageSlot>> Engine::image_slots(const Prompt& prompt) const {
   return slots;
 }
 
-Result<Engine::Rendered> Engine::render(const Prompt& prompt, bool ask, bool thinking) const {
+Result<Engine::Rendered> Engine::render(const Prompt& prompt, ChatOptions options) const {
   Rendered rendered;
   rendered.tokens = prompt.raw();
-  if (!prompt.messages().empty()) {
+  options.tools = prompt.tools();
+  options.begins = options.begins && rendered.tokens.empty();
+  if (!prompt.messages().empty() || !prompt.tools().empty()) {
     if (!parts_.tokenizer) return no_tokenizer();
     if (!parts_.format) return parts_.why_no_format;
     DSA_ASSIGN(const std::vector<ImageSlot> slots, image_slots(prompt));
-    DSA_ASSIGN(const RenderedChat chat, parts_.format->render(prompt.messages(), slots, ask, thinking));
+    DSA_ASSIGN(const RenderedChat chat, parts_.format->render(prompt.messages(), slots, options));
     for (const RenderedChat::Place& place : chat.places) {
       const auto& picture = prompt.pictures()[size_t(place.image)];
       rendered.pictures.push_back(
@@ -180,6 +182,7 @@ Result<Engine::Rendered> Engine::render(const Prompt& prompt, bool ask, bool thi
     }
     rendered.tokens.insert(rendered.tokens.end(), chat.tokens.begin(), chat.tokens.end());
     rendered.formatted = true;
+    rendered.in_reasoning = chat.in_reasoning;
   } else {
     DSA_TRY(prompt.check_images());
   }
@@ -210,9 +213,13 @@ Result<Engine::Rendered> Engine::render(const Prompt& prompt, bool ask, bool thi
 
 Result<PromptCost> Engine::measure(const Prompt& prompt, const Session* session) const {
   DSA_TRY(check_open());
-  DSA_ASSIGN(const Rendered rendered, render(prompt, true, parts_.thinking));
+  size_t before = 0;
+  if (session != nullptr) {
+    const std::lock_guard lock(mutex_);
+    before = session->info_.num_tokens;
+  }
+  DSA_ASSIGN(const Rendered rendered, render(prompt, {.thinking = parts_.thinking, .begins = before == 0}));
   const std::lock_guard lock(mutex_);
-  const size_t before = session != nullptr ? session->info_.num_tokens : 0;
   const int room = session != nullptr ? session->max_tokens_ : default_context_;
   PromptCost cost;
   cost.num_tokens = uint32_t(rendered.tokens.size());
@@ -245,7 +252,11 @@ Result<std::shared_ptr<Operation>> Engine::prepare_picture(const std::shared_ptr
 Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prompt& prompt, bool thinking,
                                            RunOptions options) {
   Session& session = claim.session();
-  DSA_ASSIGN(const Rendered rendered, render(prompt, options.answer, thinking));
+  DSA_ASSIGN(const Rendered rendered, render(prompt, {.ask = options.answer,
+                                                      .thinking = thinking,
+                                                      .begins = session.tokens_.empty(),
+                                                      .may_call = options.may_call,
+                                                      .calls = session.calls_}));
 
   const size_t before = session.tokens_.size(), room = size_t(session.max_tokens_) - before;
   const size_t answer = session.overflow_ == Overflow::error && options.answer ? options.max_tokens : 0;
@@ -263,7 +274,10 @@ Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prom
   work.prompt_end = before + rendered.tokens.size();
   work.first_picture = session.pictures_.size();
   work.image_tokens = rendered.image_tokens();
-  if (run->options().answer && rendered.formatted) work.reader = parts_.format->reader(thinking);
+  work.tools = prompt.tools();
+  if (run->options().answer && rendered.formatted)
+    work.reader =
+        parts_.format->reader(rendered.in_reasoning, work.tools.empty() ? session.tools_ : work.tools);
 
   // Room for the prompt and the longest answer, so that a decode step allocates nothing.
   const size_t longest =
@@ -320,7 +334,11 @@ void Engine::undo(const SessionClaim& claim, Run& run) noexcept {
   Session& session = claim.session();
   const std::lock_guard lock(mutex_);
   session.truncate(run.work.first_token, run.work.first_picture);
-  if (run.options().answer) --session.turns_;
+  if (run.options().answer) {
+    --session.turns_;
+    session.calls_.swap(run.work.calls);
+  }
+  if (run.work.has_tools) session.tools_.swap(run.work.tools);
   if (!session.state_) return;  // closed meanwhile
   session.state_->rewind(run.work.mark);
   const int64_t held = int64_t(session.state_->pages().size());
@@ -741,21 +759,27 @@ void Engine::advance(const std::shared_ptr<Run>& run, TokenId token) {
     work.stats.first_token_ms = ms_between(work.started, work.first);
   }
   ++work.piece_tokens;
+  work.last_token = token;
 
   AnswerReader::Piece piece;
-  if (work.reader)
+  if (work.reader) {
     piece = work.reader->push(token);
-  else
-    piece.is_text = parts_.tokenizer && !parts_.tokenizer->is_control(token);
+  } else if (parts_.tokenizer && !parts_.tokenizer->is_control(token)) {
+    piece.text = parts_.tokenizer->bytes(token);
+    piece.is_text = !piece.text.empty();
+  }
   if (piece.channel == Channel::reasoning) ++work.reasoning_tokens;
+  if (piece.is_dropped) session.tokens_.pop_back();
   const bool ends = piece.ends_turn || is_end_token(token);
   int stop = -1;
-  if (piece.is_text && !ends) push_text(*run, piece.channel, parts_.tokenizer->bytes(token), stop);
+  if (piece.begins_call) begin_call(*run, piece, stop);
+  if (piece.is_text && !ends && stop < 0) push_text(*run, piece.channel, piece.text, stop);
+  if (piece.ends_call && stop < 0) end_call(*run, true);
 
   if (stop >= 0)
     finish(run, Finish::stop_text, Status::ok(), true);
   else if (ends)
-    finish(run, Finish::stop, Status::ok(), true);
+    finish(run, run->has_complete_call() ? Finish::tool : Finish::stop, Status::ok(), true);
   else if (run->options().max_tokens != 0 && work.output_tokens >= run->options().max_tokens)
     finish(run, Finish::length, Status::ok(), true);
   else if (session.tokens_.size() >= size_t(session.max_tokens_))
@@ -767,13 +791,41 @@ namespace {
 void deliver(Run& run, Channel channel) {
   Run::Work& work = run.work;
   if (work.piece.empty()) return;
-  run.push(
-      {.type = EventType::text, .channel = channel, .text = work.piece, .num_tokens = work.piece_tokens});
+  const bool is_argument = channel == Channel::tool && run.has_open_call();
+  run.push({.type = is_argument ? EventType::tool_arguments : EventType::text,
+            .channel = channel,
+            .text = work.piece,
+            .index = is_argument ? uint32_t(run.calls().size() - 1) : 0,
+            .num_tokens = work.piece_tokens});
   work.piece_tokens = 0;
   work.piece.clear();
 }
 
 }  // namespace
+
+void Engine::begin_call(Run& run, const AnswerReader::Piece& piece, int& stop) {
+  stop = flush_text(run);
+  if (stop >= 0) return;
+  run.work.channel = Channel::tool;
+  end_call(run, false);
+  const auto as_text = [](std::string_view bytes) {  // what a model makes of a name need not be UTF-8
+    Utf8Stream utf8;
+    std::string text;
+    utf8.push(bytes, text);
+    utf8.finish(text);
+    return text;
+  };
+  ToolCall call;
+  call.id = piece.id.empty() ? concat("call_", run.id(), "_", run.calls().size()) : as_text(piece.id);
+  call.name = as_text(piece.name);
+  run.begin_call(std::move(call));
+}
+
+void Engine::end_call(Run& run, bool is_complete) {
+  if (!run.has_open_call()) return;
+  flush_text(run);
+  run.end_call(is_complete);
+}
 
 void Engine::push_text(Run& run, Channel channel, std::string_view bytes, int& stop) {
   Run::Work& work = run.work;
@@ -821,6 +873,10 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
   try {
     if (!work.marked) run->push({.type = EventType::start});  // it never left the queue
     if (finish_reason != Finish::stop_text) flush_text(*run);
+    end_call(*run, false);
+    if (keep && run->options().answer)
+      for (const ToolCall& call : run->calls())
+        if (call.is_complete) work.calls.push_back(call);
     if (keep && work.reader) {
       const std::vector<TokenId> closing = work.reader->closing();
       session.tokens_.insert(session.tokens_.end(), closing.begin(), closing.end());
@@ -835,17 +891,23 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
   if (!keep) {
     if (work.marked) session.state_->rewind(work.mark);
     session.truncate(work.first_token, work.first_picture);
-  } else if (run->options().answer) {
-    ++session.turns_;
+  } else {
+    if (run->options().answer) {
+      ++session.turns_;
+      session.calls_.swap(work.calls);
+    }
+    work.has_tools = !work.tools.empty();
+    if (work.has_tools) session.tools_.swap(work.tools);
   }
   if (!status.is_ok() && finish_reason == Finish::error)
     parts_.runtime->log(LogLevel::warning, "engine", "run ", run->id(), " failed: ", status.message());
 
   RunResult result;
   result.finish = finish_reason;
-  result.stop_index = finish_reason == Finish::stop && !session.tokens_.empty() && work.output_tokens > 0
-                          ? uint32_t(session.tokens_[work.prompt_end + work.output_tokens - 1])
-                          : work.stop_index;
+  result.stop_index =
+      (finish_reason == Finish::stop || finish_reason == Finish::tool) && work.output_tokens > 0
+          ? uint32_t(work.last_token)
+          : work.stop_index;
   result.prompt_tokens = work.prompt_tokens;
   result.image_tokens = work.image_tokens;
   result.output_tokens = work.output_tokens;

@@ -87,6 +87,7 @@ class Engine {
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return parts_.tokenizer; }
   const Sampling& default_sampling() const { return parts_.sampling; }
   bool default_thinking() const { return parts_.thinking; }
+  bool has_tools() const { return parts_.format && parts_.format->has_tools(); }
   Runtime& runtime() const { return *parts_.runtime; }
 
   // context 0: the default. Code::limit names the model's room or the pool's.
@@ -98,9 +99,11 @@ class Engine {
     std::vector<TokenId> tokens;
     std::vector<SessionPicture> pictures;
     bool formatted = false;
+    bool in_reasoning = false;  // the answer begins with it
     uint32_t image_tokens() const;
   };
-  Result<Rendered> render(const Prompt& prompt, bool ask, bool thinking) const;
+  // `options` without tools, which are the prompt's.
+  Result<Rendered> render(const Prompt& prompt, ChatOptions options) const;
   Result<PromptCost> measure(const Prompt& prompt, const Session* session) const;
 
   // Runs the tower over a picture when no run that is not in the background has work, so that a later run
@@ -151,6 +154,8 @@ class Engine {
   static bool waits_for_pictures(const Run& run) { return run.work.placed.size() < run.work.pictures.size(); }
   Status run_plan(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs);
   void advance(const std::shared_ptr<Run>& run, TokenId token);
+  void begin_call(Run& run, const AnswerReader::Piece& piece, int& stop);
+  void end_call(Run& run, bool is_complete);
   void push_text(Run& run, Channel channel, std::string_view bytes, int& stop);
   int flush_text(Run& run);
   void finish(std::shared_ptr<Run> run, Finish finish, Status status, bool keep) noexcept;

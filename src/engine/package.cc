@@ -42,6 +42,31 @@ Status collect_tokens(const JsonFields& fields, const char* key, int vocab, std:
   return Status::ok();
 }
 
+// chat_template.jinja, or the template in tokenizer_config.json, the default one where it names several; empty if the
+// package has none.
+Result<std::string> read_chat_template(const std::string& folder) {
+  constexpr size_t kMaxBytes = size_t(1) << 20;
+  if (const std::string path = join_path(folder, "chat_template.jinja"); path_exists(path)) {
+    DSA_ASSIGN(const std::vector<uint8_t> bytes, read_file(path, kMaxBytes));
+    return std::string(bytes.begin(), bytes.end());
+  }
+  const std::string path = join_path(folder, "tokenizer_config.json");
+  if (!path_exists(path)) return std::string();
+  JsonLimits limits;
+  limits.python_numbers = true;
+  DSA_ASSIGN(Json json, read_json_file(path, limits));
+  const JsonRelease release(json);
+  const auto found = json.is_object() ? json.find("chat_template") : json.end();
+  if (!json.is_object() || found == json.end() || found->is_null()) return std::string();
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_array())
+    for (const Json& named : *found)
+      if (named.is_object() && named.value("name", Json()) == "default" &&
+          named.value("template", Json()).is_string())
+        return named["template"].get<std::string>();
+  return error(Code::model, path, ": 'chat_template' is neither a text nor a list with a default one");
+}
+
 std::string content_id_of(const std::string& config_text, const Checkpoint& checkpoint) {
   std::vector<std::string> lines;
   lines.reserve(checkpoint.num_tensors());
@@ -93,7 +118,8 @@ Result<std::shared_ptr<const Package>> Package::open(std::shared_ptr<Runtime> ru
     if (package->tokenizer_->vocab_size() > vocab)
       return error(Code::model, folder, ": the tokenizer has ", package->tokenizer_->vocab_size(),
                    " tokens, the vocabulary of config.json ", vocab);
-    auto format = ChatFormat::create(package->config_->family, package->tokenizer_);
+    DSA_ASSIGN(const std::string chat_template, read_chat_template(folder));
+    auto format = ChatFormat::create(package->config_->family, package->tokenizer_, chat_template);
     if (format.is_ok())
       package->format_ = std::move(format).value();
     else if (format.status().code() == Code::unsupported)

@@ -39,6 +39,7 @@ class Package {
   const Sampling& sampling() const { return sampling_; }
   bool thinking() const { return thinking_; }
   bool has_chat() const { return format_ != nullptr; }
+  bool has_tools() const { return has_chat() && format_->has_tools(); }
   bool has_images() const { return config_->vision.layers > 0 && has_chat() && format_->image_token() >= 0; }
   uint64_t kv_bytes_per_token() const;
   uint64_t state_bytes() const;  // of a mark

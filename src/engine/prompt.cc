@@ -19,15 +19,20 @@ void Prompt::clear() { *this = Prompt(); }
 
 void Prompt::begin_message(Role role) { messages_.emplace_back().role = role; }
 
-Status Prompt::add_text(std::string_view text, MessagePart::Kind kind) {
-  if (messages_.empty()) return error(Code::state, "no message was begun").with_fix(Fix::input);
+Status Prompt::check_text(std::string_view text, const char* what) const {
   if (const size_t at = find_invalid_utf8(text); at != std::string_view::npos)
-    return error(Code::utf8, "the text is not UTF-8 at byte ", at).with_fix(Fix::input).with_position(at);
+    return error(Code::utf8, what, " is not UTF-8 at byte ", at).with_fix(Fix::input).with_position(at);
   if (text.size() > kMaxBytes - bytes_)
     return error(Code::limit, "the prompt would have ", bytes_ + text.size(), " bytes of text, at most ",
                  kMaxBytes)
         .with_fix(Fix::shorten)
         .with_room(bytes_ + text.size(), kMaxBytes);
+  return Status::ok();
+}
+
+Status Prompt::add_text(std::string_view text, MessagePart::Kind kind) {
+  if (messages_.empty()) return error(Code::state, "no message was begun").with_fix(Fix::input);
+  DSA_TRY(check_text(text, "the text"));
   MessagePart part;
   part.kind = kind;
   part.text = text;
@@ -54,15 +59,64 @@ Status Prompt::add_tokens(std::span<const TokenId> tokens) {
   return Status::ok();
 }
 
+Status Prompt::check_answer() const {
+  if (!messages_.empty() && messages_.back().role == Role::assistant) return Status::ok();
+  return error(Code::state, "no message of the assistant was begun").with_fix(Fix::input);
+}
+
+Status Prompt::add_reasoning(std::string_view text) {
+  DSA_TRY(check_answer());
+  DSA_TRY(check_text(text, "the text"));
+  messages_.back().reasoning += text;
+  bytes_ += text.size();
+  return Status::ok();
+}
+
+Status Prompt::add_call(std::string_view id, std::string_view name, std::string_view arguments) {
+  DSA_TRY(check_answer());
+  DSA_TRY(check_text(id, "the id"));
+  DSA_TRY(check_text(name, "the name"));
+  DSA_TRY(check_text(arguments, "the arguments"));
+  if (name.empty()) return error(Code::argument, "the name of a tool is empty").with_fix(Fix::input);
+  DSA_TRY(check_arguments(arguments));
+  ToolCall call;
+  call.id = id;
+  call.name = name;
+  call.arguments = arguments;
+  messages_.back().calls.push_back(std::move(call));
+  bytes_ += arguments.size();
+  return Status::ok();
+}
+
+Status Prompt::add_result(std::string_view id, std::string_view text) {
+  DSA_TRY(check_text(id, "the id"));
+  DSA_TRY(check_text(text, "the text"));
+  if (id.empty()) return error(Code::argument, "the id of a call is empty").with_fix(Fix::input);
+  Message message;
+  message.role = Role::tool;
+  message.call_id = id;
+  message.parts.emplace_back().text = text;
+  messages_.push_back(std::move(message));
+  bytes_ += text.size();
+  return Status::ok();
+}
+
+Status Prompt::set_tools(std::string_view json) {
+  DSA_TRY(check_text(json, "the JSON"));
+  DSA_ASSIGN(tools_, tools_from_json(json));
+  return Status::ok();
+}
+
 Status Prompt::add_json(std::string_view text) {
   if (text.size() > kMaxBytes - bytes_)
     return error(Code::limit, "the prompt would have ", bytes_ + text.size(), " bytes of text, at most ",
                  kMaxBytes)
         .with_fix(Fix::shorten)
         .with_room(bytes_ + text.size(), kMaxBytes);
-  DSA_ASSIGN(std::vector<Message> messages, messages_from_json(text));
-  messages_.reserve(messages_.size() + messages.size());
-  std::move(messages.begin(), messages.end(), std::back_inserter(messages_));
+  DSA_ASSIGN(ChatJson chat, chat_from_json(text));
+  messages_.reserve(messages_.size() + chat.messages.size());
+  std::move(chat.messages.begin(), chat.messages.end(), std::back_inserter(messages_));
+  if (!chat.tools.empty()) tools_ = std::move(chat.tools);
   bytes_ += text.size();
   name_images();
   return Status::ok();

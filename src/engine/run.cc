@@ -89,9 +89,61 @@ void Run::push(Event event) {
           throw;
         }
       }
+    } else if (event.type == EventType::tool_arguments) {
+      std::string& arguments = calls_.back().arguments;
+      arguments.reserve(arguments.size() + event.text.size());
+      Event* const last = events_.empty() ? nullptr : &events_.back();
+      const size_t size = arguments.size();
+      arguments += event.text;
+      try {
+        if (last != nullptr && last->type == EventType::tool_arguments && last->index == event.index) {
+          last->text += event.text;
+          last->num_tokens += event.num_tokens;
+        } else {
+          events_.push_back(std::move(event));
+        }
+      } catch (...) {
+        arguments.resize(size);
+        throw;
+      }
     } else {
       events_.push_back(std::move(event));
     }
+  }
+  changed_.notify_all();
+}
+
+void Run::begin_call(ToolCall call) {
+  Event event{.type = EventType::tool_begin, .channel = Channel::tool, .text = call.name};
+  event.num_tokens = std::exchange(work.piece_tokens, 0);
+  call.is_complete = call.is_valid = false;
+  {
+    const std::lock_guard lock(mutex_);
+    event.index = uint32_t(calls_.size());
+    calls_.push_back(std::move(call));
+    try {
+      events_.push_back(std::move(event));
+    } catch (...) {
+      calls_.pop_back();
+      throw;
+    }
+    call_open_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Run::end_call(bool is_complete) {
+  if (!call_open_) return;
+  call_open_ = false;
+  Event event{.type = EventType::tool_end, .channel = Channel::tool};
+  event.num_tokens = std::exchange(work.piece_tokens, 0);
+  {
+    const std::lock_guard lock(mutex_);
+    ToolCall& call = calls_.back();
+    event.index = uint32_t(calls_.size() - 1);
+    events_.push_back(std::move(event));
+    call.is_complete = is_complete;
+    call.is_valid = is_complete && check_arguments(call.arguments).is_ok();
   }
   changed_.notify_all();
 }

@@ -35,7 +35,16 @@ class Session;
 using Clock = std::chrono::steady_clock;
 
 // The numbers of DSA_EVENT_*, DSA_FINISH_* and DSA_STOP_*.
-enum class EventType : int32_t { start = 1, prefill = 2, text = 3, notice = 7, done = 8 };
+enum class EventType : int32_t {
+  start = 1,
+  prefill = 2,
+  text = 3,
+  tool_begin = 4,
+  tool_arguments = 5,
+  tool_end = 6,
+  notice = 7,
+  done = 8
+};
 enum class Finish : int32_t {
   none,
   stop,
@@ -67,6 +76,7 @@ struct RunOptions {
   uint32_t max_tokens = 0;  // 0: until the model stops
   std::optional<Clock::time_point> deadline;
   Priority priority = Priority::normal;
+  bool may_call = true;   // false: the prompt asks for an answer without calls
   bool answer = true;     // false: computes the prompt only
   bool blocking = false;  // a call waits for it; it can still be undone after its end, see Engine::undo
   void (*on_ready)(void* ud) = nullptr;
@@ -102,6 +112,7 @@ class Run : public std::enable_shared_from_this<Run> {
   const RunResult& result() const { return result_; }
   const RunStats& stats() const { return stats_; }
   const std::string& text(Channel channel) const { return texts_[size_t(channel)]; }
+  const std::vector<ToolCall>& calls() const { return calls_; }
 
   // ---- anybody ----
   // The first one counts. `status`, if it is a failure, is what the run ends with. Wakes the engine.
@@ -110,7 +121,13 @@ class Run : public std::enable_shared_from_this<Run> {
   void forget_reader();
 
   // ---- the engine's thread ----
-  void push(Event event);  // joins text of one channel
+  void push(Event event);          // joins text of one channel, and arguments of one call
+  void begin_call(ToolCall call);  // with its event; the one that was open stays incomplete
+  void end_call(bool is_complete);
+  bool has_open_call() const { return call_open_; }
+  bool has_complete_call() const {
+    return std::any_of(calls_.begin(), calls_.end(), [](const ToolCall& call) { return call.is_complete; });
+  }
   // Ends the run. Cannot fail.
   void complete(RunResult result, const RunStats& stats, uint32_t num_tokens) noexcept;
   // Calls on_ready if the reader was waiting and something came. With no lock held.
@@ -145,8 +162,12 @@ class Run : public std::enable_shared_from_this<Run> {
     Channel channel = Channel::answer;
     uint32_t output_tokens = 0, reasoning_tokens = 0;
     uint32_t stop_index = 0;
-    uint32_t piece_tokens = 0;  // sampled since the last text event
-    std::string bytes, piece;   // scratch
+    TokenId last_token = -1;      // sampled
+    std::vector<Tool> tools;      // of the prompt; from its end on those that the session had before
+    bool has_tools = false;       // they were exchanged
+    std::vector<ToolCall> calls;  // of the answer; the same
+    uint32_t piece_tokens = 0;    // sampled since the last text event
+    std::string bytes, piece;     // scratch
     Clock::time_point started = Clock::now(), admitted, prompt_done, first;
     RunStats stats;
   };
@@ -175,6 +196,8 @@ class Run : public std::enable_shared_from_this<Run> {
   RunResult result_;
   RunStats stats_;
   std::string texts_[3];  // [channel]
+  std::vector<ToolCall> calls_;
+  bool call_open_ = false;  // the last one; of the engine's thread
 };
 
 }  // namespace dsa

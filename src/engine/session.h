@@ -77,6 +77,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::vector<SessionPicture> pictures_;  // in the order of their tokens
   std::unique_ptr<SequenceState> state_;  // null once the model is closed
   uint32_t turns_ = 0;
+  std::vector<ToolCall> calls_;  // of the last answer: results refer to them
+  std::vector<Tool> tools_;      // declared last
 
   // Guarded by the engine's mutex.
   Run* run_ = nullptr;        // queued or in work

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <iterator>
 
+#include "io/json.h"
+#include "text/chat_writer.h"
+#include "text/json_text.h"
+
 namespace dsa {
 
 namespace {
 
 constexpr size_t kMaxDepth = 16;      // elements that the reader keeps track of; the format needs four
-constexpr size_t kMaxTagBytes = 256;  // of a tag that the reader remembers
+constexpr size_t kMaxTagBytes = 512;  // of a tag that the reader remembers
 
 std::string_view role_name(Role role) {
   switch (role) {
@@ -33,10 +37,57 @@ std::string escape_attribute(std::string_view value) {
   return escaped;
 }
 
+// The value of an attribute of a tag; empty if there is none.
+std::string attribute_of(std::string_view tag, std::string_view key) {
+  const std::string begin = concat(' ', key, "=\"");
+  const size_t at = tag.find(begin);
+  if (at == std::string_view::npos) return {};
+  std::string_view rest = tag.substr(at + begin.size());
+  rest = rest.substr(0, rest.find('"'));
+  std::string value;
+  while (!rest.empty()) {
+    const bool is_quote = rest.starts_with("&quot;"), is_ampersand = rest.starts_with("&amp;");
+    value += is_quote ? '"' : rest[0];
+    rest.remove_prefix(is_quote ? 6 : is_ampersand ? 5 : 1);
+  }
+  return value;
+}
+
+// What the type attribute says of a JSON value.
+std::string_view type_of(std::string_view value) {
+  switch (value[0]) {
+    case '"': return "string";
+    case '{': return "object";
+    case '[': return "array";
+    case 't':
+    case 'f': return "boolean";
+    case 'n': return "null";
+    default: return "number";
+  }
+}
+
+// The words of the vendor's code.
+constexpr std::string_view kTools = "# Tools\nHere are the available tools, described in JSONSchema.\n\n";
+constexpr std::string_view kMoreTools =
+    "## New Tools Available\nThe system dynamically extends the toolset via lazy-loading.\nYou have access "
+    "to all "
+    "existing and extended tools.\nHere are the specs for the extended tools.\n\n";
+constexpr std::string_view kNoTools =
+    "The system is invoked with `tool_choice=none`.\nYou MUST NOT call any tools in the next message.";
+
+// Compact, with the keys of all objects sorted.
+Result<std::string> sorted_json(std::span<const Tool> tools) {
+  std::string list;
+  for (const Tool& tool : tools) list += concat(list.empty() ? "[" : ",", tool.json);
+  DSA_ASSIGN(Json json, parse_json(list + "]", "tools"));
+  const JsonRelease release(json);
+  return json.dump();
+}
+
 // Follows the elements of an answer. Text belongs to the innermost element that we know: think is reasoning,
 // everything within tools is tool, the rest is answer, unknown elements and text outside of any included, so
 // that a model that forgets its format is still heard. Tags are never text, and nothing is after the end of
-// the message.
+// the message. Within a call only arguments are heard, as JSON.
 class KimiK3Reader : public AnswerReader {
  public:
   KimiK3Reader(std::shared_ptr<const Tokenizer> tokenizer, const KimiK3Format::Markers& markers,
@@ -59,7 +110,7 @@ class KimiK3Reader : public AnswerReader {
     else if (id == markers_.close)
       begin_tag(Within::closing);
     else if (id == markers_.sep)
-      end_tag();
+      return end_tag();
     else if (within_ == Within::content)
       return read_content(id);
     else {
@@ -94,15 +145,25 @@ class KimiK3Reader : public AnswerReader {
 
  private:
   enum class Within { content, opening, closing };
+  enum class Part { none, call, string, json, arguments };  // of a call: a string, a value, or all at once
   struct Element {
     std::string name;
     Channel channel;
+    Part part = Part::none;
   };
 
-  Piece read_content(TokenId id) const {
+  Piece read_content(TokenId id) {
     // Control tokens and ids that stand for nothing have no bytes; nobody hears what follows the message.
-    if (elements_.empty() || tokenizer_->bytes(id).empty()) return {};
-    return {.is_text = true, .channel = elements_.back().channel};
+    const std::string_view bytes = tokenizer_->bytes(id);
+    if (elements_.empty() || bytes.empty()) return {};
+    const Part part = elements_.back().part;
+    Piece piece{.is_text = part != Part::call, .channel = elements_.back().channel, .text = bytes};
+    if (part == Part::string) {
+      text_.clear();
+      append_json_escaped(text_, bytes);
+      piece.text = text_;
+    }
+    return piece;
   }
 
   void begin_tag(Within within) {
@@ -110,23 +171,57 @@ class KimiK3Reader : public AnswerReader {
     tag_.clear();
   }
 
-  void end_tag() {
-    if (within_ == Within::opening) enter(tag_name());
-    if (within_ == Within::closing) leave(elements_, tag_name());
-    within_ = Within::content;
+  Piece end_tag() {
+    const Within within = std::exchange(within_, Within::content);
+    if (within == Within::opening) return enter(tag_name());
+    if (within == Within::closing) return close(tag_name());
+    return {};
   }
 
   std::string_view tag_name() const { return std::string_view(tag_).substr(0, tag_.find(' ')); }
 
-  void enter(std::string_view name) {
-    if (elements_.empty() || elements_.size() == kMaxDepth) return;  // nothing follows the message
+  Piece enter(std::string_view name) {
+    if (elements_.empty() || elements_.size() == kMaxDepth) return {};  // nothing follows the message
     Channel channel = elements_.back().channel;
+    const Part outer = elements_.back().part;
+    Piece piece;
+    Part part = outer;
     if (channel != Channel::tool) {
       if (name == "think") channel = Channel::reasoning;
       if (name == "response") channel = Channel::answer;
       if (name == "tools") channel = Channel::tool;
+    } else if (name == "call" && elements_.back().name == "tools") {
+      part = Part::call;
+      num_arguments_ = 0;
+      has_all_ = false;
+      name_ = attribute_of(tag_, "tool");
+      piece = {.begins_call = true, .channel = Channel::tool, .name = name_};
+    } else if (name == "argument" && outer == Part::call) {
+      part = attribute_of(tag_, "type") == "string" ? Part::string : Part::json;
+      text_ = num_arguments_++ == 0 ? "{\"" : ", \"";
+      append_json_escaped(text_, attribute_of(tag_, "key"));
+      text_ += part == Part::string ? "\": \"" : "\": ";
+      piece = {.is_text = true, .channel = Channel::tool, .text = text_};
+    } else if (name == "json" && outer == Part::call) {
+      part = Part::arguments;
+      has_all_ = true;
     }
-    elements_.push_back({std::string(name), channel});
+    elements_.push_back({std::string(name), channel, part});
+    return piece;
+  }
+
+  // What a closing tag means for a call that is open.
+  Piece close(std::string_view name) {
+    const size_t before = elements_.size();
+    const bool is_argument =
+        before > 0 && elements_.back().part == Part::string && elements_.back().name == name;
+    const bool is_call =
+        before > 0 && elements_.back().part == Part::call && elements_.back().name == name && name == "call";
+    leave(elements_, name);
+    if (is_argument) return {.is_text = true, .channel = Channel::tool, .text = "\""};
+    if (!is_call) return {};
+    const std::string_view end = has_all_ ? "" : num_arguments_ == 0 ? "{}" : "}";
+    return {.is_text = !end.empty(), .channel = Channel::tool, .ends_call = true, .text = end};
   }
 
   // Closes the innermost element of that name and what is open inside of it, or nothing if there is none.
@@ -146,6 +241,9 @@ class KimiK3Reader : public AnswerReader {
   std::vector<Element> elements_;  // open ones, from the outermost
   Within within_ = Within::content;
   std::string tag_;  // name and attributes, as far as they came
+  std::string text_, name_;
+  int num_arguments_ = 0;  // of the call
+  bool has_all_ = false;   // its arguments came as one text
   bool has_ended_ = false;
 };
 
@@ -158,7 +256,10 @@ Status in_message(size_t index, const Status& status) {
 
 }  // namespace
 
-Result<std::shared_ptr<const ChatFormat>> KimiK3Format::create(std::shared_ptr<const Tokenizer> tokenizer) {
+Result<std::shared_ptr<const ChatFormat>> KimiK3Format::create(std::shared_ptr<const Tokenizer> tokenizer,
+                                                               std::string_view chat_template) {
+  DSA_TRY(check_template(chat_template, "Kimi K3", {"<|open|>", "<|sep|>", "<|close|>", "<|end_of_msg|>"},
+                         {"<|im_start|>", "<|im_middle|>", "[gMASK]", "<|start|>"}));
   auto format = std::make_shared<KimiK3Format>();
   const struct {
     const char* name;
@@ -187,30 +288,49 @@ Result<std::shared_ptr<const ChatFormat>> KimiK3Format::create(std::shared_ptr<c
 }
 
 Result<RenderedChat> KimiK3Format::render(const std::vector<Message>& messages,
-                                          std::span<const ImageSlot> images, bool ask, bool thinking) const {
+                                          std::span<const ImageSlot> images,
+                                          const ChatOptions& options) const {
   RenderedChat chat;
+  if (!options.tools.empty()) {
+    DSA_ASSIGN(const std::string json, sorted_json(options.tools));
+    DSA_TRY(append_note(chat.tokens, "tool-declare",
+                        concat(options.begins ? kTools : kMoreTools, "```json\n", json, "\n```")));
+  }
   int result_index = 0;  // of a tool's result, counted from 1 after each message of the assistant
-  for (size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i].role == Role::assistant) result_index = 0;
-    if (messages[i].role == Role::tool) ++result_index;
-    const Status status = append_message(chat, messages[i], images, result_index, thinking);
-    if (!status.is_ok()) return in_message(i, status);
+  for (const Message* message : in_call_order(messages, options.calls)) {
+    if (message->role == Role::assistant) result_index = 0;
+    if (message->role == Role::tool) ++result_index;
+    const Status status = append_message(chat, *message, tool_name_of(*message, messages, options.calls),
+                                         images, result_index, options.thinking);
+    if (!status.is_ok()) return in_message(size_t(message - messages.data()), status);
   }
-  if (ask) {
+  if (!options.tools.empty() && !options.may_call) DSA_TRY(append_note(chat.tokens, "tool-choice", kNoTools));
+  if (options.ask) {
     DSA_TRY(append_open(chat.tokens, "message", {{"role", "assistant"}}));
-    DSA_TRY(append_open(chat.tokens, thinking ? "think" : "response", {}));
+    DSA_TRY(append_open(chat.tokens, options.thinking ? "think" : "response", {}));
   }
+  chat.in_reasoning = options.ask && options.thinking;
   return chat;
 }
 
-Status KimiK3Format::append_message(RenderedChat& chat, const Message& message,
+// A message of the system about the conversation.
+Status KimiK3Format::append_note(std::vector<TokenId>& ids, std::string_view type,
+                                 std::string_view text) const {
+  DSA_TRY(append_open(ids, "message", {{"role", "system"}, {"type", std::string(type)}}));
+  DSA_TRY(append_text(ids, text));
+  DSA_TRY(append_close(ids, "message"));
+  ids.push_back(markers_.end_of_message);
+  return Status::ok();
+}
+
+Status KimiK3Format::append_message(RenderedChat& chat, const Message& message, const std::string& tool,
                                     std::span<const ImageSlot> images, int result_index,
                                     bool thinking) const {
   std::vector<TokenId>& ids = chat.tokens;
   const std::string role(role_name(message.role));
-  if (message.role == Role::tool && !message.name.empty()) {
+  if (message.role == Role::tool && !tool.empty()) {
     DSA_TRY(append_open(ids, "message",
-                        {{"role", role}, {"tool", message.name}, {"index", std::to_string(result_index)}}));
+                        {{"role", role}, {"tool", tool}, {"index", std::to_string(result_index)}}));
   } else if (message.role == Role::tool) {
     DSA_TRY(append_open(ids, "message", {{"role", role}, {"index", std::to_string(result_index)}}));
   } else if (message.role != Role::assistant && !message.name.empty()) {
@@ -222,14 +342,36 @@ Status KimiK3Format::append_message(RenderedChat& chat, const Message& message,
   const bool is_answer = message.role == Role::assistant;
   if (is_answer && thinking) {  // reasoning is present even when there is none
     DSA_TRY(append_open(ids, "think", {}));
+    DSA_TRY(append_text(ids, message.reasoning));
     DSA_TRY(append_close(ids, "think"));
   }
   if (is_answer) DSA_TRY(append_open(ids, "response", {}));
   for (const MessagePart& part : message.parts) DSA_TRY(append_part(chat, part, images));
   if (is_answer) DSA_TRY(append_close(ids, "response"));
+  if (!message.calls.empty()) DSA_TRY(append_calls(ids, message.calls));
   DSA_TRY(append_close(ids, "message"));
   ids.push_back(markers_.end_of_message);
   return Status::ok();
+}
+
+Status KimiK3Format::append_calls(std::vector<TokenId>& ids, const std::vector<ToolCall>& calls) const {
+  DSA_TRY(append_open(ids, "tools", {}));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    DSA_TRY(append_open(ids, "call", {{"tool", calls[i].name}, {"index", std::to_string(i + 1)}}));
+    if (check_arguments(calls[i].arguments).is_ok()) {
+      for (const auto& [key, value] : json_members(calls[i].arguments)) {
+        DSA_TRY(append_open(ids, "argument", {{"key", key}, {"type", std::string(type_of(value))}}));
+        DSA_TRY(append_text(ids, value[0] == '"' ? json_string(value) : json_respaced(value, ", ", ": ")));
+        DSA_TRY(append_close(ids, "argument"));
+      }
+    } else {
+      DSA_TRY(append_open(ids, "json", {{"type", "object"}}));
+      DSA_TRY(append_text(ids, calls[i].arguments));
+      DSA_TRY(append_close(ids, "json"));
+    }
+    DSA_TRY(append_close(ids, "call"));
+  }
+  return append_close(ids, "tools");
 }
 
 Status KimiK3Format::append_part(RenderedChat& chat, const MessagePart& part,
@@ -296,8 +438,8 @@ Status KimiK3Format::append_text(std::vector<TokenId>& ids, std::string_view tex
   return Status::ok();
 }
 
-std::unique_ptr<AnswerReader> KimiK3Format::reader(bool thinking) const {
-  return std::make_unique<KimiK3Reader>(tokenizer_, markers_, thinking);
+std::unique_ptr<AnswerReader> KimiK3Format::reader(bool in_reasoning, std::span<const Tool>) const {
+  return std::make_unique<KimiK3Reader>(tokenizer_, markers_, in_reasoning);
 }
 
 std::vector<TokenId> KimiK3Format::stop_tokens() const {

@@ -306,9 +306,7 @@ Status SentencePieceTokenizer::add_pieces(const std::string& where, const std::v
         if (piece.text.size() <= code_point_bytes(piece.text[0]))
           return error(Code::model, name(), " is a control token with a name of one character");
         pieces_.push_back({std::string(piece.text), true});
-        controls_.emplace(pieces_.back().text, id);
-        control_lengths_.push_back(piece.text.size());
-        begins_control_[uint8_t(piece.text[0])] = true;
+        controls_.add(pieces_.back().text, id);
         break;
       default:
         // Unused pieces need other merges.
@@ -326,22 +324,13 @@ Status SentencePieceTokenizer::add_pieces(const std::string& where, const std::v
   if (space == ids.end() || stored[size_t(space->second)].type != StoredPiece::normal)
     return error(Code::unsupported, where, ": no piece for a space, so not every text can be written");
 
-  const auto make_set = [](auto& list) {
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-  };
-  make_set(control_lengths_);
-  std::reverse(control_lengths_.begin(), control_lengths_.end());
-  make_set(pairs_);
+  std::sort(pairs_.begin(), pairs_.end());
+  pairs_.erase(std::unique(pairs_.begin(), pairs_.end()), pairs_.end());
   return Status::ok();
 }
 
 Result<std::vector<TokenId>> SentencePieceTokenizer::encode(std::string_view text) const {
-  const size_t invalid = find_invalid_utf8(text);
-  if (invalid != std::string_view::npos)
-    return error(Code::utf8, "byte ", invalid, " of the text is not UTF-8")
-        .with_position(invalid)
-        .with_fix(Fix::input);
+  DSA_TRY(check_utf8(text));
   std::vector<TokenId> ids;
   DSA_TRY(encode_valid(text, ids));
   return ids;
@@ -385,30 +374,11 @@ size_t SentencePieceTokenizer::find_cut(std::string_view text) const {
 }
 
 Result<std::vector<TokenId>> SentencePieceTokenizer::encode_markup(std::string_view text) const {
-  const size_t invalid = find_invalid_utf8(text);
-  if (invalid != std::string_view::npos)
-    return error(Code::utf8, "byte ", invalid, " of the text is not UTF-8")
-        .with_position(invalid)
-        .with_fix(Fix::input);
+  DSA_TRY(check_utf8(text));
   std::vector<TokenId> ids;
-  size_t begin = 0;  // of the ordinary text that is not yet encoded
-  for (size_t at = 0; at < text.size();) {
-    size_t length = 0;
-    if (begins_control_[uint8_t(text[at])])
-      for (const size_t candidate : control_lengths_)
-        if (candidate <= text.size() - at && controls_.count(text.substr(at, candidate))) {
-          length = candidate;
-          break;
-        }
-    if (length == 0) {
-      ++at;
-      continue;
-    }
-    DSA_TRY(encode_valid(text.substr(begin, at - begin), ids));
-    ids.push_back(controls_.find(text.substr(at, length))->second);
-    begin = at += length;
-  }
-  DSA_TRY(encode_valid(text.substr(begin), ids));
+  DSA_TRY(encode_around(controls_, text, ids, [this](std::string_view part, std::vector<TokenId>& out) {
+    return encode_valid(part, out);
+  }));
   return ids;
 }
 
@@ -423,11 +393,6 @@ bool SentencePieceTokenizer::is_control(TokenId id) const {
 
 std::string_view SentencePieceTokenizer::control_name(TokenId id) const {
   return is_control(id) ? std::string_view(pieces_[size_t(id)].text) : std::string_view();
-}
-
-std::optional<TokenId> SentencePieceTokenizer::control_id(std::string_view name) const {
-  const auto found = controls_.find(name);
-  return found == controls_.end() ? std::nullopt : std::optional<TokenId>(found->second);
 }
 
 }  // namespace dsa

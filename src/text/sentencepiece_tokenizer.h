@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "text/control_names.h"
 #include "text/tokenizer.h"
 
 namespace sentencepiece {
@@ -32,7 +32,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string_view bytes(TokenId id) const override;
   bool is_control(TokenId id) const override;
   std::string_view control_name(TokenId id) const override;
-  std::optional<TokenId> control_id(std::string_view name) const override;
+  std::optional<TokenId> control_id(std::string_view name) const override { return controls_.find(name); }
 
  private:
   struct Piece {
@@ -47,11 +47,9 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   std::vector<Piece> pieces_;
-  std::unordered_map<std::string_view, TokenId> controls_;  // names inside pieces_
-  std::vector<size_t> control_lengths_;                     // distinct, longest first
-  bool begins_control_[256] = {};                           // bytes that control names begin with
-  std::vector<TokenId> byte_ids_;                           // of the 256 bytes
-  std::vector<uint64_t> pairs_;  // sorted; neighbouring code points inside of pieces
+  ControlNames controls_;          // names inside pieces_
+  std::vector<TokenId> byte_ids_;  // of the 256 bytes
+  std::vector<uint64_t> pairs_;    // sorted; neighbouring code points inside of pieces
 };
 
 }  // namespace dsa

@@ -18,7 +18,9 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Opens the tokenizer of a package folder; Code::not_found if the folder has none that we know.
+  // Opens the tokenizer of a package folder: tokenizer.model (SentencePiece), or tiktoken.model or a *.tiktoken file,
+  // whose ids are the vendor's where a converted tokenizer.json may close gaps, or tokenizer.json. Code::not_found if
+  // the folder has none of them.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::string& folder);
 
   virtual int vocab_size() const = 0;
@@ -33,5 +35,8 @@ class Tokenizer {
   virtual std::string_view control_name(TokenId id) const = 0;
   virtual std::optional<TokenId> control_id(std::string_view name) const = 0;
 };
+
+// Code::utf8 with the position of the first byte that is not UTF-8.
+Status check_utf8(std::string_view text);
 
 }  // namespace dsa

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "support/byte_level.h"
 #include "support/fake_host.h"
 #include "support/temp_folder.h"
 
@@ -99,6 +100,67 @@ TEST_SUITE("engine/package") {
     dsa_prompt_release(prompt);
     dsa_session_release(session);
     dsa_model_release(model);
+  }
+
+  TEST_CASE("a chat template that we do not know is refused, not guessed") {
+    const std::string added =
+        R"({"id": 368, "content": "[BOS]"}, {"id": 370, "content": "<|end_of_msg|>"},
+           {"id": 371, "content": "<|open|>"}, {"id": 372, "content": "<|close|>"}, {"id": 373, "content": "<|sep|>"})";
+    const std::string tokenizer =
+        "{\"added_tokens\": [" + added +
+        R"(], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"type": "BPE", "merges": [],
+           "vocab": {)" +
+        dsa::test::byte_level_vocab() + "}}}";
+    // What asking comes to: the status, and what the package promises.
+    const auto ask = [&](const std::string& name, const std::string& content) {
+      Folder folder;
+      folder.write("tokenizer.json", tokenizer);
+      if (!name.empty()) folder.write(name, content);
+      Opened opened(folder.path());
+      if (opened.status < 0) return opened.status;
+      dsa_package_info info = DSA_INIT(dsa_package_info);
+      CHECK(dsa_package_get_info(opened.package, &info) == DSA_OK);
+      dsa_model* model = nullptr;
+      REQUIRE(dsa_model_load(opened.package, nullptr, nullptr, nullptr, nullptr, &model) == DSA_OK);
+      dsa_session* session = nullptr;
+      REQUIRE(dsa_session_create(model, nullptr, &session) == DSA_OK);
+      dsa_prompt* prompt = nullptr;
+      REQUIRE(dsa_prompt_create(opened.runtime, &prompt) == DSA_OK);
+      CHECK(dsa_prompt_message(prompt, DSA_ROLE_USER) == DSA_OK);
+      CHECK(dsa_prompt_text(prompt, "Hi", DSA_NTS) == DSA_OK);
+      dsa_run_options options = DSA_INIT(dsa_run_options);
+      options.max_tokens = 2;
+      const dsa_status status = dsa_session_generate(session, prompt, &options, nullptr, nullptr, nullptr);
+      CHECK(info.has_tools == (status == DSA_OK ? 1u : 0u));
+      CHECK(info.has_reasoning == info.has_tools);
+      CHECK(dsa_prompt_clear(prompt) == DSA_OK);
+      const dsa_token tokens[] = {72, 105};
+      CHECK(dsa_prompt_tokens(prompt, tokens, 2) == DSA_OK);  // no template is needed
+      if (status < 0) {
+        const std::string why = last_error().message.ptr;
+        CHECK(why.find("chat template") != std::string::npos);
+        CHECK(dsa_session_generate(session, prompt, &options, nullptr, nullptr, nullptr) == DSA_OK);
+      }
+      dsa_prompt_release(prompt);
+      dsa_session_release(session);
+      dsa_model_release(model);
+      return status;
+    };
+    const std::string known = "{{ '<|open|>message<|sep|>' }} <|close|> <|end_of_msg|>";
+    CHECK(ask("", "") == DSA_OK);
+    CHECK(ask("chat_template.jinja", known) == DSA_OK);
+    CHECK(ask("chat_template.jinja", "<|im_start|>user") == DSA_ERROR_UNSUPPORTED);
+    CHECK(ask("chat_template.jinja", known + "<|im_start|>") == DSA_ERROR_UNSUPPORTED);
+    const auto config = [](const Json& value) { return Json{{"chat_template", value}}.dump(); };
+    CHECK(ask("tokenizer_config.json", config(known)) == DSA_OK);
+    CHECK(ask("tokenizer_config.json", config(nullptr)) == DSA_OK);
+    CHECK(ask("tokenizer_config.json", config("{{ messages }}")) == DSA_ERROR_UNSUPPORTED);
+    const Json named = {{"name", "default"}, {"template", known}},
+               other = {{"name", "rag"}, {"template", "x"}};
+    CHECK(ask("tokenizer_config.json", config(Json::array({other, named}))) == DSA_OK);
+    CHECK(ask("tokenizer_config.json", config(Json::array({other}))) == DSA_ERROR_MODEL);
+    CHECK(ask("tokenizer_config.json", config(3)) == DSA_ERROR_MODEL);
+    CHECK(ask("chat_template.jinja", std::string(2 << 20, ' ')) == DSA_ERROR_LIMIT);
   }
 
   TEST_CASE("a load is cancelled by its progress callback") {

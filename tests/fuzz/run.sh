@@ -8,5 +8,5 @@ corpus=$(mktemp -d)
 trap 'rm -r "$corpus"' EXIT
 [[ ! -d $here/corpus/$name ]] || cp "$here/corpus/$name"/* "$corpus"
 options=(-max_total_time="$seconds" -max_len=16384 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0)
-[[ $name == tokenizer || $name == picture ]] || options+=(-dict="$here/json.dict")
+[[ $name == tokenizer || $name == tiktoken || $name == picture ]] || options+=(-dict="$here/json.dict")
 "$bin/${name}_fuzz" "${options[@]}" -artifact_prefix="$bin/$name-" "$corpus"

@@ -40,7 +40,7 @@ lib=$(dirname "$(find "$prefix" -name libdsa_sdk.so)")
 export PKG_CONFIG_PATH=$lib/pkgconfig
 
 check "no path of this machine in it" bash -c "! grep -rlF -e '$root' -e '$work' --include='*.cmake' --include='*.pc' '$prefix'"
-for name in dsa_sdk highway nlohmann-json sentencepiece stb webp xxhash libstdc++; do
+for name in dsa_sdk highway nlohmann-json pcre2 sentencepiece stb webp xxhash libstdc++; do
   check "licence of $name" test -s "$prefix/share/licenses/dsa_sdk/$name.txt"
 done
 
@@ -87,7 +87,7 @@ check "python -m build, pip install in a new environment" wheel
 check "the wheel answers" answers env -i "$work/fresh/bin/python" "$root/tests/install/answer.py"
 own_libraries() {
   env -i "$work/fresh/bin/python" -c 'import dsa_sdk; dsa_sdk.version(); print(open("/proc/self/maps").read())' |
-    grep -E 'lib(dsa_sdk|sentencepiece|webp)\.' | grep -v "dsa_sdk/_lib/" && return 1
+    grep -E 'lib(dsa_sdk|pcre2-8|sentencepiece|webp)\.' | grep -v "dsa_sdk/_lib/" && return 1
   return 0
 }
 check "with the libraries inside it" own_libraries

@@ -78,6 +78,8 @@ struct Host {
 struct Heard {
   std::string text[3];
   std::vector<int32_t> types;
+  std::vector<std::pair<std::string, std::string>> calls;  // name and arguments, as the events say them
+  bool is_call_open = false;
   int dones = 0, finish = 0;
   uint32_t num_tokens = 0;
   dsa_status last = 0;
@@ -91,6 +93,20 @@ struct Heard {
       CHECK(find_invalid_utf8({e.text.ptr, e.text.len}) == std::string::npos);
       text[e.channel].append(e.text.ptr, e.text.len);
     }
+    if (e.type == DSA_EVENT_TOOL_BEGIN) {
+      CHECK(e.index == calls.size());
+      calls.push_back({std::string(e.text.ptr, e.text.len), ""});
+      CHECK(!is_call_open);
+      is_call_open = true;
+    }
+    if (e.type == DSA_EVENT_TOOL_ARGUMENTS || e.type == DSA_EVENT_TOOL_END) {
+      CHECK(is_call_open);
+      REQUIRE(e.index + 1 == calls.size());
+      CHECK(e.channel == DSA_CHANNEL_TOOL);
+      calls.back().second.append(e.text.ptr, e.text.len);
+      is_call_open = e.type == DSA_EVENT_TOOL_ARGUMENTS;
+    }
+    if (e.type == DSA_EVENT_DONE) CHECK(!is_call_open);
     if (e.type == DSA_EVENT_DONE) ++dones, finish = e.finish;
   }
   const std::string& answer() const { return text[DSA_CHANNEL_ANSWER]; }

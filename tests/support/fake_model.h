@@ -15,12 +15,14 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
 #include "model/language_model.h"
 #include "model/vision.h"
 #include "text/chat_format.h"
+#include "text/chat_writer.h"
 #include "text/tokenizer.h"
 
 namespace dsa::fake {
@@ -39,6 +41,9 @@ enum : TokenId {
   kSplit3,
   kSplit4,
   kPicture,
+  kCall,
+  kArguments,
+  kEndCall,
   kVocab
 };
 
@@ -72,10 +77,11 @@ class FakeTokenizer : public Tokenizer {
     return id >= kSplit1 && id <= kSplit4 ? std::string_view(all).substr(size_t(256 + id - kSplit1), 1)
                                           : std::string_view();
   }
-  bool is_control(TokenId id) const override { return (id >= kUser && id <= kEndTurn) || id == kPicture; }
+  bool is_control(TokenId id) const override { return (id >= kUser && id <= kEndTurn) || id >= kPicture; }
   std::string_view control_name(TokenId id) const override {
     static const char* names[] = {"<user>", "<assistant>", "<think>", "<answer>", "<end>"};
-    if (id == kPicture) return "<picture>";
+    static const char* others[] = {"<picture>", "<call>", "<arguments>", "<end call>"};
+    if (id >= kPicture && id < kVocab) return others[id - kPicture];
     return is_control(id) ? names[id - kUser] : "";
   }
   std::optional<TokenId> control_id(std::string_view name) const override {
@@ -85,7 +91,8 @@ class FakeTokenizer : public Tokenizer {
   }
 };
 
-// <user>text<end><assistant>answer<end>; <think> and <answer> change the channel.
+// <user>text<end><assistant>answer<end>; <think> and <answer> change the channel. <call>name<arguments>{}<end call> is a
+// call. Tools are declared as {name}, and not at all if the answer must not call; results are written as id=text.
 class FakeFormat : public ChatFormat {
  public:
   class Reader : public AnswerReader {
@@ -94,24 +101,47 @@ class FakeFormat : public ChatFormat {
       if (id == kThink) channel_ = Channel::reasoning;
       if (id == kAnswer) channel_ = Channel::answer;
       if (id == kEndTurn) ended_ = true;
-      return {.is_text = id < 256 || id >= kSplit1, .channel = channel_, .ends_turn = id == kEndTurn};
+      const std::string_view bytes = tokenizer_.bytes(id);
+      if (id == kCall) {
+        is_name_ = true;
+        name_.clear();
+      } else if (id == kArguments) {
+        is_name_ = false;
+        channel_ = Channel::tool;
+        return {.begins_call = true, .channel = channel_, .name = name_};
+      } else if (id == kEndCall) {
+        const bool was_open = std::exchange(channel_, Channel::answer) == Channel::tool;
+        return {.channel = Channel::tool, .ends_call = was_open};
+      } else if (is_name_) {
+        name_ += bytes;
+        return {};
+      }
+      return {.is_text = !bytes.empty(), .channel = channel_, .ends_turn = id == kEndTurn, .text = bytes};
     }
     std::vector<TokenId> closing() const override {
       return ended_ ? std::vector<TokenId>() : std::vector<TokenId>{kEndTurn};
     }
 
    private:
+    FakeTokenizer tokenizer_;
     Channel channel_ = Channel::answer;
-    bool ended_ = false;
+    std::string name_;
+    bool is_name_ = false, ended_ = false;
   };
 
   using ChatFormat::render;
   Result<RenderedChat> render(const std::vector<Message>& messages, std::span<const ImageSlot> images,
-                              bool ask, bool) const override {
+                              const ChatOptions& options) const override {
     RenderedChat chat;
     std::vector<TokenId>& ids = chat.tokens;
+    const auto write = [&](std::string_view text) {
+      for (const char c : text) ids.push_back(uint8_t(c));
+    };
+    for (const Tool& tool : options.tools)
+      if (options.may_call) write("{" + tool.name + "}");
     for (const Message& message : messages) {
       ids.push_back(message.role == Role::assistant ? TokenId(kAssistant) : TokenId(kUser));
+      if (!message.call_id.empty()) write(tool_name_of(message, messages, options.calls) + "=");
       for (const MessagePart& part : message.parts) {
         std::vector<TokenId> piece = part.tokens;
         if (part.kind == MessagePart::Kind::image) {
@@ -122,13 +152,23 @@ class FakeFormat : public ChatFormat {
         if (part.kind == MessagePart::Kind::markup) piece = tokenizer_.encode_markup(part.text).value();
         ids.insert(ids.end(), piece.begin(), piece.end());
       }
+      for (const ToolCall& call : message.calls) {
+        ids.push_back(kCall);
+        write(call.name);
+        ids.push_back(kArguments);
+        write(call.arguments);
+        ids.push_back(kEndCall);
+      }
       ids.push_back(kEndTurn);
     }
-    if (ask) ids.push_back(kAssistant);
+    if (options.ask) ids.push_back(kAssistant);
     return chat;
   }
   TokenId image_token() const override { return kPicture; }
-  std::unique_ptr<AnswerReader> reader(bool) const override { return std::make_unique<Reader>(); }
+  bool has_tools() const override { return true; }
+  std::unique_ptr<AnswerReader> reader(bool, std::span<const Tool>) const override {
+    return std::make_unique<Reader>();
+  }
   std::vector<TokenId> stop_tokens() const override { return {kEndTurn}; }
 
  private:

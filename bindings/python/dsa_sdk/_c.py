@@ -9,7 +9,7 @@ from typing import Any
 DSA_VERSION_MAJOR = 0
 DSA_VERSION_MINOR = 2
 DSA_VERSION_PATCH = 0
-DSA_API_LEVEL = 2
+DSA_API_LEVEL = 3
 DSA_EXT_REQUIRED = 2147483648
 DSA_OK = 0
 DSA_PENDING = 1
@@ -449,6 +449,14 @@ class dsa_result(Sized):
     run_id: int
 
 
+class dsa_tool_call(Sized):
+    id: Str
+    name: Str
+    arguments: Str
+    complete: int
+    valid: int
+
+
 class dsa_run_stats(Sized):
     queue_ms: float
     prefill_ms: float
@@ -583,6 +591,10 @@ dsa_result._fields_ = [
     ("reused_tokens", c.c_uint32), ("image_tokens", c.c_uint32), ("output_tokens", c.c_uint32),
     ("reasoning_tokens", c.c_uint32), ("reserved", c.c_uint32), ("seed", c.c_uint64), ("run_id", c.c_uint64),
 ]
+dsa_tool_call._fields_ = [
+    ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("id", Str), ("name", Str), ("arguments", Str),
+    ("complete", c.c_int32), ("valid", c.c_int32),
+]
 dsa_run_stats._fields_ = [
     ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("queue_ms", c.c_double), ("prefill_ms", c.c_double),
     ("first_token_ms", c.c_double), ("decode_ms", c.c_double), ("total_ms", c.c_double),
@@ -613,6 +625,7 @@ STRUCTS: dict[str, type[c.Structure]] = {
     "dsa_run_options": dsa_run_options,
     "dsa_event": dsa_event,
     "dsa_result": dsa_result,
+    "dsa_tool_call": dsa_tool_call,
     "dsa_run_stats": dsa_run_stats,
 }
 CONSTANTS = {
@@ -838,6 +851,10 @@ class Library:
     dsa_prompt_markup: Callable[[Any, Any, int], int]
     dsa_prompt_tokens: Callable[[Any, Any, int], int]
     dsa_prompt_add_json: Callable[[Any, Any, int], int]
+    dsa_prompt_reasoning: Callable[[Any, Any, int], int]
+    dsa_prompt_tool_call: Callable[[Any, Any, Any, Any, int], int]
+    dsa_prompt_tool_result: Callable[[Any, Any, Any, int], int]
+    dsa_prompt_set_tools: Callable[[Any, Any, int], int]
     dsa_prompt_image: Callable[[Any, Any], int]
     dsa_prompt_bind_image: Callable[[Any, Any, Any], int]
     dsa_prompt_measure: Callable[[Any, Any, Any, int, Any], int]
@@ -856,6 +873,7 @@ class Library:
     dsa_run_get_result: Callable[[Any, Any], int]
     dsa_run_get_error: Callable[[Any, Any], int]
     dsa_run_get_text: Callable[[Any, int, Any], int]
+    dsa_run_get_tool_call: Callable[[Any, int, Any], int]
     dsa_run_get_stats: Callable[[Any, Any], int]
     dsa_run_retain: Callable[[Any], None]
     dsa_run_release: Callable[[Any], None]
@@ -963,6 +981,19 @@ class Library:
         self.dsa_prompt_add_json = _bind(
             library, "dsa_prompt_add_json", c.c_int32, c.c_void_p, c.c_char_p, c.c_size_t,
         )
+        self.dsa_prompt_reasoning = _bind(
+            library, "dsa_prompt_reasoning", c.c_int32, c.c_void_p, c.c_char_p, c.c_size_t,
+        )
+        self.dsa_prompt_tool_call = _bind(
+            library, "dsa_prompt_tool_call", c.c_int32, c.c_void_p, c.c_char_p, c.c_char_p, c.c_char_p,
+            c.c_size_t,
+        )
+        self.dsa_prompt_tool_result = _bind(
+            library, "dsa_prompt_tool_result", c.c_int32, c.c_void_p, c.c_char_p, c.c_char_p, c.c_size_t,
+        )
+        self.dsa_prompt_set_tools = _bind(
+            library, "dsa_prompt_set_tools", c.c_int32, c.c_void_p, c.c_char_p, c.c_size_t,
+        )
         self.dsa_prompt_image = _bind(library, "dsa_prompt_image", c.c_int32, c.c_void_p, c.c_void_p)
         self.dsa_prompt_bind_image = _bind(
             library, "dsa_prompt_bind_image", c.c_int32, c.c_void_p, c.c_char_p, c.c_void_p,
@@ -1013,6 +1044,9 @@ class Library:
         )
         self.dsa_run_get_text = _bind(
             library, "dsa_run_get_text", c.c_int32, c.c_void_p, c.c_int32, c.POINTER(Str),
+        )
+        self.dsa_run_get_tool_call = _bind(
+            library, "dsa_run_get_tool_call", c.c_int32, c.c_void_p, c.c_uint32, c.POINTER(dsa_tool_call),
         )
         self.dsa_run_get_stats = _bind(
             library, "dsa_run_get_stats", c.c_int32, c.c_void_p, c.POINTER(dsa_run_stats),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{exit, Command};
 
 const LIBRARY: &str = if cfg!(feature = "static") { "libdsa_sdk.a" } else { "libdsa_sdk.so" };
-const NEEDED_BY_STATIC: [&str; 3] = ["sentencepiece", "webp", "stdc++"];
+const NEEDED_BY_STATIC: [&str; 4] = ["sentencepiece", "pcre2-8", "webp", "stdc++"];
 
 fn main() {
     println!("cargo:rerun-if-env-changed=DSA_SDK_DIR");

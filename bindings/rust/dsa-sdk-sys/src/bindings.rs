@@ -7,7 +7,7 @@ pub type dsa_token = i32;
 pub const DSA_VERSION_MAJOR: u32 = 0;
 pub const DSA_VERSION_MINOR: u32 = 2;
 pub const DSA_VERSION_PATCH: u32 = 0;
-pub const DSA_API_LEVEL: u32 = 2;
+pub const DSA_API_LEVEL: u32 = 3;
 pub const DSA_EXT_REQUIRED: u32 = 2147483648;
 pub const DSA_NTS: usize = usize::MAX;
 pub const DSA_FOREVER: i64 = -1;
@@ -714,6 +714,27 @@ impl dsa_result {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct dsa_tool_call {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub id: dsa_str,
+    pub name: dsa_str,
+    pub arguments: dsa_str,
+    pub complete: i32,
+    pub valid: i32,
+}
+impl dsa_tool_call {
+    /// All zero but `struct_size`, as DSA_INIT makes it.
+    pub fn init() -> Self {
+        // Every field is a number, a pointer or an optional function: zero is a value of each.
+        let mut value: Self = unsafe { std::mem::zeroed() };
+        value.struct_size = std::mem::size_of::<Self>() as u32;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct dsa_run_stats {
     pub struct_size: u32,
     pub flags: u32,
@@ -792,6 +813,10 @@ extern "C" {
     pub fn dsa_prompt_markup(prompt: *mut dsa_prompt, text: *const c_char, len: usize) -> dsa_status;
     pub fn dsa_prompt_tokens(prompt: *mut dsa_prompt, tokens: *const dsa_token, n: usize) -> dsa_status;
     pub fn dsa_prompt_add_json(prompt: *mut dsa_prompt, json: *const c_char, len: usize) -> dsa_status;
+    pub fn dsa_prompt_reasoning(prompt: *mut dsa_prompt, text: *const c_char, len: usize) -> dsa_status;
+    pub fn dsa_prompt_tool_call(prompt: *mut dsa_prompt, id: *const c_char, name: *const c_char, arguments_json: *const c_char, len: usize) -> dsa_status;
+    pub fn dsa_prompt_tool_result(prompt: *mut dsa_prompt, id: *const c_char, text: *const c_char, len: usize) -> dsa_status;
+    pub fn dsa_prompt_set_tools(prompt: *mut dsa_prompt, json: *const c_char, len: usize) -> dsa_status;
     pub fn dsa_prompt_image(prompt: *mut dsa_prompt, image: *const dsa_image) -> dsa_status;
     pub fn dsa_prompt_bind_image(prompt: *mut dsa_prompt, name: *const c_char, image: *const dsa_image) -> dsa_status;
     pub fn dsa_prompt_measure(prompt: *const dsa_prompt, model: *const dsa_model, session: *const dsa_session, feed: i32, out: *mut dsa_prompt_cost) -> dsa_status;
@@ -810,6 +835,7 @@ extern "C" {
     pub fn dsa_run_get_result(run: *const dsa_run, out: *mut dsa_result) -> dsa_status;
     pub fn dsa_run_get_error(run: *const dsa_run, out: *mut dsa_error) -> dsa_status;
     pub fn dsa_run_get_text(run: *const dsa_run, channel: i32, out: *mut dsa_str) -> dsa_status;
+    pub fn dsa_run_get_tool_call(run: *const dsa_run, index: u32, out: *mut dsa_tool_call) -> dsa_status;
     pub fn dsa_run_get_stats(run: *const dsa_run, out: *mut dsa_run_stats) -> dsa_status;
     pub fn dsa_run_retain(run: *const dsa_run);
     pub fn dsa_run_release(run: *const dsa_run);

@@ -1,0 +1,41 @@
+// text/deepseek_format.h: the chat format of DeepSeek V3.1, which V3.2 took over.
+//
+//   <｜begin▁of▁sentence｜>Be short.<｜User｜>Hi<｜Assistant｜></think>Hello.<｜end▁of▁sentence｜>
+//   <｜User｜>2 + 2?<｜Assistant｜><think>
+//
+// Calls, where the vocabulary has their tokens, stand behind the text of an answer, results behind its end:
+//
+//   <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+//   <｜tool▁output▁begin｜>2<｜tool▁output▁end｜>
+//
+// The reasoning of earlier turns is left out, as the vendor does, and kept within a turn that calls tools. The format
+// has no place for declarations of tools: hosts write them into the system message.
+#pragma once
+
+#include "text/chat_format.h"
+
+namespace dsa {
+
+class DeepseekFormat : public ChatFormat {
+ public:
+  static Result<std::shared_ptr<const ChatFormat>> create(std::shared_ptr<const Tokenizer> tokenizer,
+                                                          std::string_view chat_template);
+
+  using ChatFormat::render;
+  Result<RenderedChat> render(const std::vector<Message>& messages, std::span<const ImageSlot> images,
+                              const ChatOptions& options) const override;
+  bool has_tools() const override { return false; }
+  std::unique_ptr<AnswerReader> reader(bool in_reasoning, std::span<const Tool> tools) const override;
+  std::vector<TokenId> stop_tokens() const override { return {markers_.end}; }
+
+  struct Markers {
+    TokenId begin, end, user, assistant, think, end_think;
+    TokenId calls, end_calls, call, separator, end_call, output, end_output;  // all or none: -1
+  };
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  Markers markers_ = {};
+};
+
+}  // namespace dsa
