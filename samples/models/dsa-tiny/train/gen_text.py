@@ -393,7 +393,7 @@ SUM_WORDINGS = {
           "How much is {a} * {b}?", "Calculate {a} * {b}.", "Please multiply {a} by {b}.", "Tell me what {a} * {b} is."),
 }
 SUM_WORDINGS_HELD_OUT = {"+": ("Can you add {a} and {b}?", "I need the sum of {a} and {b}."),
-                         "-": ("Can you subtract {b} from {a}?", "Subtract {b} from {a}."),
+                         "-": ("Can you subtract {b} from {a}?", "Could you subtract {b} from {a}?"),
                          "*": ("Can you multiply {a} by {b}?", "Multiply {a} by {b}.")}
 COMPARE_WORDINGS = (("Which is larger, {a} or {b}?", max), ("Which number is larger, {a} or {b}?", max), ("Which is more, {a} or {b}?", max),
                     ("Which is smaller, {a} or {b}?", min), ("Which number is smaller, {a} or {b}?", min), ("Which is less, {a} or {b}?", min))
