@@ -10,6 +10,7 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 import documents
@@ -49,7 +50,7 @@ def questions(corpus, task, kind, count, style=None, plain=False):
     filler = more.pop("filler", 0)
     if style and not more.get("style"):
         more["style"] = style
-    rows = train.Rows(documents, corpus, __import__("numpy").random.default_rng(5), train.fixed(0.0))
+    rows = train.Rows(documents, corpus, np.random.default_rng(5), train.fixed(0.0))
     while count:
         seed += documents.TEST_SEED_STEP
         rng = random.Random(f"{task} {kind} {seed}")
