@@ -121,7 +121,7 @@ def write(model, out):
         assert os.path.getsize(os.path.join(out, f)) < 16 * 2 ** 20
         weight_map.update({n: f for n in names})
     json.dump({"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))},
-              open(os.path.join(out, "model.safetensors.index.json"), "w"), indent=1)
+              open(os.path.join(out, "model.safetensors.index.json"), "w"), indent=0, separators=(",", ":"))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def with_images(entry, textures):
     return {**{k: v for k, v in entry.items() if k != "parts"}, "messages": [{"role": "user", "content": content}]}
 
 
-COUNT = {"V1": 40, "V2": 25, "V3": 30, "V4": 25, "V5": 30, "V6": 40, "V7": 10}
+COUNT = {"V1": 30, "V2": 25, "V3": 26, "V4": 20, "V5": 26, "V6": 30, "V7": 10}
 NEW, NEW_COUNT = ", new wordings", 10
 
 
