@@ -23,7 +23,7 @@ Result<Prompt> make_prompt(LoadedModel& model, const ChatFormat& format, std::ve
     slots.push_back({picture.width(), picture.height(), tokens});
     shown.push_back(&picture);
   }
-  DSA_ASSIGN(RenderedChat chat, format.render(messages, slots, true, thinking));
+  DSA_ASSIGN(RenderedChat chat, format.render(messages, slots, {.thinking = thinking}));
   Prompt prompt;
   prompt.tokens = std::move(chat.tokens);
   if (shown.empty()) return prompt;
