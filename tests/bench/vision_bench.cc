@@ -36,11 +36,15 @@ class RandomWeights {
     weights.patch = matrix(v.hidden, v.patch_values());
     weights.positions = matrix(int64_t(v.table_rows) * v.table_columns, v.hidden)
                             .reshape({v.table_rows, v.table_columns, v.hidden});
-    for (int l = 0; l < v.layers; ++l)
-      weights.blocks.push_back(
-          {ones(v.hidden), ones(v.hidden),
-           matrix(3 * heads, v.hidden).reshape({3 * int64_t(v.heads), v.head_dim, v.hidden}),
-           matrix(v.hidden, heads), matrix(v.mlp_dim, v.hidden), matrix(v.hidden, v.mlp_dim)});
+    for (int l = 0; l < v.layers; ++l) {
+      VisionBlockWeights& block = weights.blocks.emplace_back();
+      block.norm0 = ones(v.hidden);
+      block.norm1 = ones(v.hidden);
+      block.qkv = matrix(3 * heads, v.hidden).reshape({3 * int64_t(v.heads), v.head_dim, v.hidden});
+      block.o = matrix(v.hidden, heads);
+      block.fc0 = matrix(v.mlp_dim, v.hidden);
+      block.fc1 = matrix(v.hidden, v.mlp_dim);
+    }
     weights.final_norm = ones(v.hidden);
     weights.proj0 = matrix(v.merged(), v.merged());
     weights.proj2 = matrix(c.hidden, v.merged());
