@@ -51,7 +51,7 @@ Status parse_groups(const JsonFields& text, const char* groups_key, ModelConfig&
 
 Status refuse_unknown_keys(const JsonFields& fields, std::initializer_list<const char*> known) {
   for (const auto& [key, value] : fields.json().items()) {
-    const auto is_key = [&](std::string_view name) { return name == key; };
+    const auto is_key = [&key = key](std::string_view name) { return name == key; };
     if (std::any_of(known.begin(), known.end(), is_key) ||
         std::any_of(std::begin(kInertKeys), std::end(kInertKeys), is_key) || says_off(value))
       continue;
