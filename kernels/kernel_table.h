@@ -14,6 +14,7 @@
 #include "kernels/expand_pools/expand_pools.h"
 #include "kernels/expert_combine/expert_combine.h"
 #include "kernels/expert_gather/expert_gather.h"
+#include "kernels/expert_groups/expert_groups.h"
 #include "kernels/expert_linear/expert_linear.h"
 #include "kernels/expert_plan/expert_plan.h"
 #include "kernels/fp8_round/fp8_round.h"
@@ -55,6 +56,7 @@
   X(hadamard, HadamardArgs)            \
   X(fp8_round, Fp8RoundArgs)           \
   X(expert_plan, ExpertPlanArgs)       \
+  X(expert_groups, ExpertGroupsArgs)   \
   X(expert_gather, ExpertGatherArgs)   \
   X(append_rows, AppendRowsArgs)       \
   X(place_rows, PlaceRowsArgs)         \

@@ -1,10 +1,11 @@
-// backend/backend.h: where a model runs: its kernels and the queue that executes them.
+// backend/backend.h: where a model runs: its kernels, the queue that executes them and the memory that they use.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "backend/storage.h"
 #include "base/status.h"
 #include "kernels/common/queue.h"
 #include "kernels/kernel_table.h"
@@ -20,6 +21,7 @@ class Backend {
   virtual const char* name() const = 0;
   virtual const KernelTable& kernels() const = 0;
   virtual Queue& queue() = 0;
+  virtual Storage& storage() = 0;
 };
 
 // The CPU with its best kernels. threads 0: all cores but one, at least one.

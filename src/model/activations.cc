@@ -1,22 +1,22 @@
 #include "model/activations.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 
 namespace dsa {
 
-Activations::Activations(const ModelConfig& c, int tokens, int sequences) : experts_per_token_(c.moe.top_k) {
+Activations::Activations(const ModelConfig& c, int tokens, int sequences, Room& room)
+    : experts_per_token_(c.moe.top_k) {
+  const auto floats = [&](std::initializer_list<int64_t> dims) { return room.floats(dims); };
+  const auto integers = [&](std::initializer_list<int64_t> dims) { return room.integers(dims); };
   const int64_t n = tokens, hidden = c.hidden;
   const int64_t channels = int64_t(c.kda.heads) * c.kda.head_dim;
   x = floats({n, hidden});
   h = floats({n, hidden});
   out = floats({n, hidden});
-  running = floats({n, hidden});
-  if (c.residual == ResidualKind::attn_residual) {
-    const size_t num_banks = (c.layers.size() + size_t(c.residual_block) - 1) / size_t(c.residual_block);
-    for (size_t i = 0; i < num_banks; ++i) banks.push_back(floats({n, hidden}));
-  }
+  if (c.residual == ResidualKind::attn_residual)
+    for (int i = 0; i <= c.num_banks(); ++i) banks.push_back(floats({n, hidden}));
+  running = c.residual == ResidualKind::attn_residual ? banks.front() : floats({n, hidden});
+  kept = floats({sequences, hidden * (c.residual == ResidualKind::hyper ? c.hyper.streams : 1)});
 
   if (c.residual == ResidualKind::hyper) {
     streams = floats({n, c.hyper.streams, hidden});
@@ -76,15 +76,11 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   if (c.moe.biased) expert_gate_up = floats({pairs_max, 2 * int64_t(c.moe.expert_dim)});
   mlp_gate = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
   mlp_up = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
+  max_groups = int(2 * std::min<int64_t>(c.moe.experts, pairs_max));
+  mxfp4_groups = room.array<Mxfp4LinearGroup>(size_t(max_groups));
+  linear_groups = room.array<ExpertLinearGroup>(size_t(max_groups));
   mxfp4_workspace =
-      allocate(mxfp4_linear_workspace_bytes(pairs_max, std::max(c.expert_width(), c.moe.expert_dim)));
-  mxfp4_groups.reserve(2 * size_t(c.moe.experts));
-  linear_groups.reserve(2 * size_t(c.moe.experts));
-  conv_sequences.resize(size_t(sequences));
-  kda_sequences.resize(size_t(sequences));
-  pool_sequences.resize(size_t(sequences));
-
-  logits = floats({sequences, c.vocab});
+      room.bytes(mxfp4_linear_workspace_bytes(pairs_max, std::max(c.expert_width(), c.moe.expert_dim)));
 }
 
 void Activations::set_tokens(int n) {
@@ -131,27 +127,6 @@ void Activations::set_tokens(int n) {
   for (Tensor& bank : banks) bank.dim[0] = n;
   for (Tensor* t : {&pairs, &rows, &expert_x, &expert_y, &expert_gate, &expert_up, &expert_gate_up})
     t->dim[0] = int64_t(n) * experts_per_token_;
-}
-
-Tensor Activations::floats(std::initializer_list<int64_t> dims) {
-  Tensor shape(nullptr, DType::f32, dims);
-  shape.data = allocate(size_t(shape.count()) * sizeof(float));
-  return shape;
-}
-
-Tensor Activations::integers(std::initializer_list<int64_t> dims) {
-  Tensor shape(nullptr, DType::i32, dims);
-  shape.data = allocate(size_t(shape.count()) * sizeof(int32_t));
-  return shape;
-}
-
-void* Activations::allocate(size_t bytes) {
-  const size_t rounded = (bytes + 63) / 64 * 64 + 64;
-  void* p = std::aligned_alloc(64, rounded);
-  if (p == nullptr) throw std::bad_alloc();
-  memory_.emplace_back(p);
-  bytes_ += rounded;
-  return p;
 }
 
 }  // namespace dsa

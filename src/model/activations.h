@@ -7,24 +7,26 @@
 
 #include "base/tensor.h"
 #include "model/model_config.h"
+#include "model/room.h"
 #include "ops/step.h"
 
 namespace dsa {
 
 struct Activations {
-  // Room for `tokens` rows and `sequences` sequences of the model.
-  Activations(const ModelConfig& config, int tokens, int sequences);
-  uint64_t bytes() const { return bytes_; }
+  // For `tokens` rows and `sequences` sequences of the model. The logits lie elsewhere.
+  Activations(const ModelConfig& config, int tokens, int sequences, Room& room);
   // The tensors below as views of the first `tokens` rows.
   void set_tokens(int tokens);
 
   // Residual stream.
   Tensor x, h, out;           // [tokens, hidden]  block input, its norm, block output
-  std::vector<Tensor> banks;  // [tokens, hidden] each: banked sources of attention residuals
-  Tensor streams;             // [tokens, streams, hidden]  of hyper-connections
-  Tensor hyper_logits;        // [tokens, mixes]
-  Tensor hyper_coefficients;  // [tokens, coefficients]
-  Tensor running;             // [tokens, hidden]  sum of the blocks, since the last bank if there are banks
+  std::vector<Tensor> banks;  // [tokens, hidden] each: sources of attention residuals, the running sum last
+  const float* const* sources = nullptr;  // [banks]  where they lie
+  Tensor streams;                         // [tokens, streams, hidden]  of hyper-connections
+  Tensor hyper_logits;                    // [tokens, mixes]
+  Tensor hyper_coefficients;              // [tokens, coefficients]
+  Tensor running;                         // [tokens, hidden]  sum of the blocks, if there are no banks
+  Tensor kept;  // [sequences, streams * hidden]  rows that go on behind the last attention
 
   // KDA.
   Tensor qkv, qkv_conv;  // [tokens, 3 * heads * dim]  before and after the convolution
@@ -59,40 +61,24 @@ struct Activations {
   Tensor index_scores;   // [kScoreFloats]  as many rows at a time as fit
 
   // Feed-forward.
-  Tensor router_logits;                          // [tokens, experts]
-  Tensor expert_ids;                             // [tokens, experts per token]  i32
-  Tensor expert_weights;                         // [tokens, experts per token]
-  Tensor offsets;                                // [experts + 1]  i32
-  Tensor pairs, rows;                            // [tokens * experts per token]  i32
-  Tensor latent;                                 // [tokens, latent]  what the experts read; later their sum
-  Tensor expert_x, expert_y;                     // [tokens * experts per token, latent or hidden]
-  Tensor expert_gate, expert_up;                 // [tokens * experts per token, expert dim]
-  Tensor expert_gate_up;                         // [tokens * experts per token, 2 * expert dim]  in turns
-  Tensor mlp_gate, mlp_up;                       // [tokens, dense or shared dim]
-  void* mxfp4_workspace = nullptr;               // int8 activations of the fast route
-  std::vector<Mxfp4LinearGroup> mxfp4_groups;    // at most two a expert
-  std::vector<ExpertLinearGroup> linear_groups;  // the same for experts that are not MXFP4
-
-  // Per sequence, refilled by each KDA layer.
-  std::vector<ShortConvSequence> conv_sequences;
-  std::vector<KdaSequence> kda_sequences;
-  std::vector<PoolSequence> pool_sequences;  // by each indexer
-
-  // Output.
-  Tensor logits;  // [sequences, vocab]
+  Tensor router_logits;                        // [tokens, experts]
+  Tensor expert_ids;                           // [tokens, experts per token]  i32
+  Tensor expert_weights;                       // [tokens, experts per token]
+  Tensor offsets;                              // [experts + 1]  i32
+  Tensor pairs, rows;                          // [tokens * experts per token]  i32
+  Tensor latent;                               // [tokens, latent]  what the experts read; later their sum
+  Tensor expert_x, expert_y;                   // [tokens * experts per token, latent or hidden]
+  Tensor expert_gate, expert_up;               // [tokens * experts per token, expert dim]
+  Tensor expert_gate_up;                       // [tokens * experts per token, 2 * expert dim]  in turns
+  Tensor mlp_gate, mlp_up;                     // [tokens, dense or shared dim]
+  void* mxfp4_workspace = nullptr;             // int8 activations of the fast route
+  Mxfp4LinearGroup* mxfp4_groups = nullptr;    // [max_groups]
+  ExpertLinearGroup* linear_groups = nullptr;  // [max_groups]  for experts that are not MXFP4
+  int max_groups = 0;                          // two for each expert that may have rows
 
  private:
   static constexpr int64_t kScoreFloats = int64_t(8) << 20;  // 32 MiB, touched as far as it is used
 
-  Tensor floats(std::initializer_list<int64_t> dims);
-  Tensor integers(std::initializer_list<int64_t> dims);
-  void* allocate(size_t bytes);
-
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::vector<std::unique_ptr<void, Free>> memory_;
-  uint64_t bytes_ = 0;
   int experts_per_token_;
 };
 

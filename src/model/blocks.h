@@ -16,6 +16,7 @@ struct BlockContext {
   const ModelConfig& config;
   const ModelOptions& options;
   const SelectionObserver& observer;
+  const Tensor& frequencies;  // [rope_dim / 2]  of the rotary embedding
 };
 
 void kda(Step& s, const BlockContext& c, const LayerWeights& w, Tensor h, Tensor out);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "model/families/families.h"
+#include "model/room.h"
+#include "model/weight_placement.h"
 #include "ops/ops.h"
 
 namespace dsa {
@@ -48,21 +50,107 @@ Status read_ahead(const Checkpoint& checkpoint, const LoadProgress& progress) {
   return Status::ok();
 }
 
+// What kernels need beside weights and activations, made once by the host.
+struct Tables {
+  const float** sources = nullptr;  // [banks]
+  float* frequencies = nullptr;     // [rope_dim / 2]
+  struct Layer {
+    ExpertMatrix *gates, *ups, *downs;  // [experts]
+  };
+  std::vector<Layer> layers;
+
+  Tables(const ModelConfig& c, Room& room) {
+    sources = room.array<const float*>(size_t(c.num_banks()) + 1);
+    frequencies = room.array<float>(c.rope.frequencies.size());
+    const size_t experts = size_t(c.moe.experts);
+    for (const LayerConfig& layer : c.layers)
+      layers.push_back(layer.moe ? Layer{room.array<ExpertMatrix>(experts), room.array<ExpertMatrix>(experts),
+                                         room.array<ExpertMatrix>(experts)}
+                                 : Layer{});
+  }
+};
+
+BatchMemory::Limits batch_limits(const ModelConfig& c, const ModelOptions& options) {
+  return {options.max_step_tokens, options.max_step_sequences, (c.max_context + kPageSize - 1) / kPageSize,
+          c.vision.layers > 0 ? c.hidden : 0};
+}
+
+Result<Decoder::Memories> allocate(const ModelConfig& c, const ModelOptions& options,
+                                   const StateLayout& layout, Storage& storage) {
+  Decoder::Memories m;
+  Room room, tables_room;
+  const Activations activations(c, options.max_step_tokens, options.max_step_sequences, room);
+  const Tables tables(c, tables_room);
+  const size_t logits = size_t(options.max_step_sequences) * size_t(c.vocab) * sizeof(float);
+  DSA_ASSIGN(m.activations, storage.allocate(room.used(), "the activations"));
+  DSA_ASSIGN(m.logits, storage.allocate_mirror(logits, "the logits"));
+  DSA_ASSIGN(m.tables, storage.allocate_mirror(tables_room.used(), "the tables of the model"));
+  DSA_ASSIGN(m.batch, BatchMemory::create(batch_limits(c, options), layout, storage));
+  m.bytes = room.used() + logits + tables_room.used() + BatchMemory::bytes(batch_limits(c, options), layout);
+  return m;
+}
+
+Activations activations_in(const ModelConfig& c, const ModelOptions& options, void* memory) {
+  Room room(memory);
+  return Activations(c, options.max_step_tokens, options.max_step_sequences, room);
+}
+
 }  // namespace
 
 Decoder::Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<const Checkpoint> checkpoint,
-                 std::unique_ptr<DecoderWeights> weights, Backend& backend, const ModelOptions& options)
+                 std::unique_ptr<DecoderWeights> weights, Backend& backend, const ModelOptions& options,
+                 const StateLayout& layout, Memories memories)
     : config_(std::move(config)),
       checkpoint_(std::move(checkpoint)),
       weights_(std::move(weights)),
       backend_(backend),
       options_(options),
-      layout_(state_layout_of(*config_, *weights_)),
+      layout_(layout),
+      memories_(std::move(memories)),
       activations_(
-          std::make_unique<Activations>(*config_, options.max_step_tokens, options.max_step_sequences)),
+          std::make_unique<Activations>(activations_in(*config_, options, memories_.activations.get()))),
       residuals_(create_residuals(*config_)) {
   if (config_->vision.layers > 0)
     vision_ = std::make_unique<VisionTower>(*config_, weights_->vision, backend_);
+  fill_tables();
+}
+
+Decoder::~Decoder() = default;
+
+void Decoder::fill_tables() {
+  const ModelConfig& c = *config_;
+  Room host_room(memories_.tables.host.get()), room(memories_.tables.device.get());
+  const Tables made(c, host_room), tables(c, room);
+  for (size_t i = 0; i < activations_->banks.size(); ++i) made.sources[i] = activations_->banks[i].f32();
+  activations_->sources = tables.sources;
+  std::copy(c.rope.frequencies.begin(), c.rope.frequencies.end(), made.frequencies);
+  frequencies_ = Tensor(tables.frequencies, DType::f32, {int64_t(c.rope.frequencies.size())});
+  for (size_t l = 0; l < c.layers.size(); ++l) {
+    MoeWeights& w = weights_->layers[l].moe;
+    for (size_t e = 0; e < w.experts.size(); ++e) {
+      const ExpertWeights& expert = w.experts[(e + size_t(options_.rotate_experts)) % w.experts.size()];
+      made.layers[l].gates[e] = expert.gate;
+      made.layers[l].ups[e] = expert.up;
+      made.layers[l].downs[e] = expert.down;
+      for (const ExpertMatrix* matrix : {&expert.gate, &expert.up, &expert.down})
+        if (matrix->data != nullptr &&
+            std::find(w.types.begin(), w.types.end(), matrix->type) == w.types.end())
+          w.types.push_back(matrix->type);
+    }
+    w.gates = tables.layers[l].gates;
+    w.ups = tables.layers[l].ups;
+    w.downs = tables.layers[l].downs;
+  }
+  backend_.storage().upload(memories_.tables, 0, room.used());
+}
+
+uint64_t Decoder::host_bytes() const {
+  return (backend_.storage().is_host() ? memories_.bytes : 0) + weights_->converted_bytes;
+}
+
+uint64_t Decoder::device_bytes() const {
+  if (backend_.storage().is_host()) return 0;
+  return memories_.bytes + weights_->placed_bytes;
 }
 
 Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
@@ -76,21 +164,25 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
       if (s.tokens[t] < 0 || s.tokens[t] >= config_->vocab)
         return error(Code::argument, "token ", s.tokens[t], " is not in the vocabulary of ", config_->vocab)
             .with_fix(Fix::input);
-  batch_.set(plan, config_->hidden);
+  batch_.set(plan, layout_, config_->hidden);
   a.set_tokens(batch_.tokens);
-  Step s(backend_, pool, batch_, a);
+  Step s(backend_, pool, batch_, memories_.batch.publish(batch_, backend_.storage()), a);
 
   ops::embedding(s, weights_->embedding, a.running);  // [tokens, hidden]
   ops::place_rows(s, a.running);                      // where features of pictures stand in for tokens
   residuals_->begin(s);
   for (size_t l = 0; l < weights_->layers.size(); ++l) layer(s, weights_->layers[l], int(l));
   output(s);
-  return a.logits.first(int64_t(batch_.logit_rows.size()));
+
+  const int64_t rows = int64_t(batch_.logit_rows.size());
+  backend_.storage().download(memories_.logits, 0, size_t(rows) * size_t(config_->vocab) * sizeof(float));
+  DSA_TRY(backend_.storage().finish());
+  return Tensor(memories_.logits.host.get(), DType::f32, {rows, config_->vocab});
 }
 
 void Decoder::layer(Step& s, const LayerWeights& w, int number) {
   Activations& a = s.activations();
-  const BlockContext c{*config_, options_, observer_};
+  const BlockContext c{*config_, options_, observer_, frequencies_};
 
   ops::rms_norm(s, residuals_->attention_input(s, w, number), w.attn_norm, config_->norm_eps, a.h);
   switch (w.attention) {
@@ -103,7 +195,8 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number) {
   // Behind the attention of the last layer only the rows whose logits are wanted go on.
   if (size_t(number) + 1 == weights_->layers.size()) {
     if (batch_.logit_rows.empty()) return;
-    residuals_->keep(s, batch_.logit_rows);
+    residuals_->keep(s);
+    a.set_tokens(int(batch_.logit_rows.size()));
   }
   ops::rms_norm(s, residuals_->mlp_input(s, w), w.mlp_norm, config_->norm_eps, a.h);  // [tokens, hidden]
   if (w.is_moe)
@@ -119,7 +212,8 @@ void Decoder::output(Step& s) {
   const int64_t rows = int64_t(batch_.logit_rows.size());
   if (rows == 0) return;
   ops::rms_norm(s, residuals_->output(s, *weights_), weights_->final_norm, config_->norm_eps, a.h);
-  ops::linear(s, a.h, weights_->head, a.logits.first(rows));  // [sequences, vocab]
+  const Tensor logits(memories_.logits.device.get(), DType::f32, {rows, config_->vocab});
+  ops::linear(s, a.h, weights_->head, logits);  // [sequences, vocab]
 }
 
 Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig> config,
@@ -141,9 +235,16 @@ Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig>
   const Family* family = find_family(own_config->architecture);
   DSA_ASSERT(family != nullptr);
   DSA_TRY(family->load(loader, *own_config, *weights));
-  DSA_TRY(read_ahead(*checkpoint, progress));
-  return std::make_unique<Decoder>(std::move(own_config), std::move(checkpoint), std::move(weights), backend,
-                                   options);
+  const StateLayout layout = state_layout_of(*own_config, *weights);
+  DSA_ASSIGN(Decoder::Memories memories, allocate(*own_config, options, layout, backend.storage()));
+  if (backend.storage().is_host())
+    DSA_TRY(read_ahead(*checkpoint, progress));
+  else
+    DSA_TRY(place_weights(*weights, *own_config, backend.storage(), progress));
+  auto decoder = std::make_unique<Decoder>(std::move(own_config), std::move(checkpoint), std::move(weights),
+                                           backend, options, layout, std::move(memories));
+  DSA_TRY(backend.storage().finish());
+  return decoder;
 }
 
 Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,

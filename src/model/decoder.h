@@ -13,14 +13,26 @@ namespace dsa {
 
 class Decoder final : public LanguageModel {
  public:
+  // Memory that the decoder takes at load, beside its weights.
+  struct Memories {
+    Memory activations;
+    Mirror logits;  // [sequences, vocab]
+    Mirror tables;  // what the host makes for kernels once
+    BatchMemory batch;
+    uint64_t bytes = 0;
+  };
+
   Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<const Checkpoint> checkpoint,
-          std::unique_ptr<DecoderWeights> weights, Backend& backend, const ModelOptions& options);
+          std::unique_ptr<DecoderWeights> weights, Backend& backend, const ModelOptions& options,
+          const StateLayout& layout, Memories memories);
+  ~Decoder() override;
 
   int vocab_size() const override { return config_->vocab; }
   const StateLayout& state_layout() const override { return layout_; }
   int max_step_tokens() const override { return options_.max_step_tokens; }
   int max_step_sequences() const override { return options_.max_step_sequences; }
-  uint64_t host_bytes() const override { return activations_->bytes() + weights_->converted_bytes; }
+  uint64_t host_bytes() const override;
+  uint64_t device_bytes() const override;
   VisionTower* vision() override { return vision_.get(); }
   Result<Tensor> run(const StepPlan& plan, const PagePool& pool) override;
 
@@ -31,6 +43,7 @@ class Decoder final : public LanguageModel {
  private:
   void layer(Step& s, const LayerWeights& w, int number);
   void output(Step& s);
+  void fill_tables();
 
   std::shared_ptr<const ModelConfig> config_;
   std::shared_ptr<const Checkpoint> checkpoint_;  // the weights are views of it
@@ -38,8 +51,10 @@ class Decoder final : public LanguageModel {
   Backend& backend_;
   ModelOptions options_;
   StateLayout layout_;
+  Memories memories_;
   SelectionObserver observer_;
   std::unique_ptr<Activations> activations_;
+  Tensor frequencies_;  // [rope_dim / 2]  of the rotary embedding
   std::unique_ptr<Residuals> residuals_;
   std::unique_ptr<VisionTower> vision_;
   Batch batch_;

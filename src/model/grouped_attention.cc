@@ -21,8 +21,8 @@ void grouped_attention(Step& s, const BlockContext& c, const LayerWeights& layer
   ops::linear(s, h, w.v, a.gqa_v);  // [tokens, kv_heads * dim]
   ops::add_bias(s, w.v_bias, a.gqa_v);
 
-  ops::rope(s, RopeKind::halves, rope.frequencies, rope.amplitude, a.gqa_q);
-  ops::rope(s, RopeKind::halves, rope.frequencies, rope.amplitude,
+  ops::rope(s, RopeKind::halves, c.frequencies, rope.amplitude, a.gqa_q);
+  ops::rope(s, RopeKind::halves, c.frequencies, rope.amplitude,
             a.gqa_k.reshape({tokens, config.kv_heads, config.head_dim}));
   ops::append_rows(s, a.gqa_k, keys);  // into the pages of each sequence
   ops::append_rows(s, a.gqa_v, values);

@@ -7,16 +7,19 @@ namespace dsa {
 namespace {
 
 // Stands in for index scores in experiments: the newest positions, or any.
-void replace_scores(Selection selection, const int32_t* all_visible, int first, Tensor scores) {
-  for (int64_t r = 0; r < scores.dim[0]; ++r) {
-    float* row = scores.f32() + r * scores.stride[0];
-    const int32_t visible = all_visible[first + r];
-    for (int32_t p = 0; p < visible; ++p) {
-      uint64_t hash = (uint64_t(visible) << 32 | uint32_t(p)) * 0x9e3779b97f4a7c15u;
+void replace_scores(Step& s, Selection selection, const Tensor& all_visible, int first, Tensor scores) {
+  std::vector<int32_t> visible(size_t(scores.dim[0]));
+  const Tensor of_rows = all_visible.slice(first, scores.dim[0]);
+  (void)s.storage().read(visible.data(), of_rows.data,
+                         visible.size() * sizeof(int32_t));  // shows at the step's end
+  std::vector<float> made(size_t(scores.count()));
+  for (int64_t r = 0; r < scores.dim[0]; ++r)
+    for (int32_t p = 0; p < visible[size_t(r)]; ++p) {
+      uint64_t hash = (uint64_t(visible[size_t(r)]) << 32 | uint32_t(p)) * 0x9e3779b97f4a7c15u;
       hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9u;
-      row[p] = selection == Selection::recent ? float(p) : float(hash >> 40);
+      made[size_t(r * scores.dim[1] + p)] = selection == Selection::recent ? float(p) : float(hash >> 40);
     }
-  }
+  (void)s.storage().write(scores.data, made.data(), made.size() * sizeof(float));
 }
 
 // Turns the first lanes by position and makes the rows what an FP8 cache would hold, as the model asks for.
@@ -24,7 +27,7 @@ void place_and_round(Step& s, const BlockContext& c, Tensor x) {
   const IndexerConfig& config = c.config.indexer;
   const RopeConfig& rope = c.config.rope;
   if (config.rope != RopeKind::none)
-    ops::rope(s, config.rope, rope.frequencies, rope.amplitude, x.columns(0, c.config.latent.rope_dim));
+    ops::rope(s, config.rope, c.frequencies, rope.amplitude, x.columns(0, c.config.latent.rope_dim));
   if (config.fp8_keys) {
     ops::hadamard(s, x);
     ops::fp8_round(s, x);
@@ -43,15 +46,8 @@ void append_keys(Step& s, const BlockContext& c, const IndexerWeights& w, int in
   if (config.group == 1) return ops::append_rows(s, a.index_k, index_keys);
 
   // The pool that stays open goes on in the state of its sequence.
-  const Batch& batch = s.batch();
-  for (int i = 0; i < batch.sequences; ++i) {
-    SequenceState& state = *batch.states[size_t(i)];
-    const int begin = batch.row_begin[size_t(i)], rows = batch.row_begin[size_t(i) + 1] - begin;
-    a.pool_sequences[size_t(i)] = {begin, rows, batch.positions[size_t(begin)], state.open_pool(index_layer),
-                                   state.next_open_pool(index_layer)};
-  }
   ops::linear(s, h, w.pool_gate, a.index_gates);  // [tokens, dim]
-  ops::pool_keys(s, a.index_k, a.index_gates, w.pool_places, a.pool_sequences.data(), index_keys,
+  ops::pool_keys(s, a.index_k, a.index_gates, w.pool_places, s.pools(index_layer), index_keys,
                  a.pools_visible);
 }
 
@@ -76,7 +72,7 @@ Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int inde
   // What is scored and selected: positions, or pools of them.
   const bool pooled = config.group > 1;
   const Tensor visible =
-      pooled ? a.pools_visible : Tensor(const_cast<int32_t*>(s.batch().visible.data()), DType::i32, {tokens});
+      pooled ? a.pools_visible : Tensor(const_cast<int32_t*>(s.view().visible), DType::i32, {tokens});
   const Tensor chosen = pooled ? a.pools : a.selected;  // [tokens, top_k / group]
 
   // The constants of the score do not change the order, so they are left out. Scores of a few rows at a time.
@@ -89,7 +85,7 @@ Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int inde
       ops::index_scores(s, a.index_q, a.index_weights, index_keys, visible, int(first),
                         scores);  // [rows, context]
     else
-      replace_scores(c.options.selection, visible.i32(), int(first), scores);
+      replace_scores(s, c.options.selection, visible, int(first), scores);
     ops::top_k(s, scores, visible, int(first), chosen.slice(first, rows));  // [rows, top_k / group]
   }
   if (pooled) ops::expand_pools(s, a.pools, config.group, config.tail, a.selected);  // [tokens, slots]

@@ -11,21 +11,11 @@ void kda(Step& s, const BlockContext& c, const LayerWeights& layer, Tensor h, Te
   const int64_t tokens = h.dim[0], heads = c.config.kda.heads, dim = c.config.kda.head_dim,
                 channels = heads * dim;
 
-  // The state of each sequence, as committed and as this step leaves it.
-  for (int i = 0; i < s.batch().sequences; ++i) {
-    SequenceState& state = *s.batch().states[size_t(i)];
-    const int begin = s.batch().row_begin[size_t(i)], rows = s.batch().row_begin[size_t(i) + 1] - begin;
-    a.conv_sequences[size_t(i)] = {begin, rows, state.conv(layer.state_index),
-                                   state.next_conv(layer.state_index)};
-    a.kda_sequences[size_t(i)] = {begin, rows, state.recurrent(layer.state_index),
-                                  state.next_recurrent(layer.state_index)};
-  }
-
   // Query, key, value: projected, then a short causal convolution over time.
-  ops::linear(s, h, w.q, a.qkv.columns(0, channels));                      // [tokens, heads * dim]
-  ops::linear(s, h, w.k, a.qkv.columns(channels, channels));               // [tokens, heads * dim]
-  ops::linear(s, h, w.v, a.qkv.columns(2 * channels, channels));           // [tokens, heads * dim]
-  ops::short_conv(s, a.qkv, w.conv, a.conv_sequences.data(), a.qkv_conv);  // [tokens, 3 * heads * dim]
+  ops::linear(s, h, w.q, a.qkv.columns(0, channels));                         // [tokens, heads * dim]
+  ops::linear(s, h, w.k, a.qkv.columns(channels, channels));                  // [tokens, heads * dim]
+  ops::linear(s, h, w.v, a.qkv.columns(2 * channels, channels));              // [tokens, heads * dim]
+  ops::short_conv(s, a.qkv, w.conv, s.convs(layer.state_index), a.qkv_conv);  // [tokens, 3 * heads * dim]
   const Tensor qkv = a.qkv_conv.reshape({tokens, 3, heads, dim});
   Tensor q = qkv, k = qkv, v = qkv;
   for (Tensor* t : {&q, &k, &v}) {
@@ -42,7 +32,7 @@ void kda(Step& s, const BlockContext& c, const LayerWeights& layer, Tensor h, Te
   ops::linear(s, h, w.b, a.beta);                                    // [tokens, heads]
   ops::kda_gate(s, q, k, a.g, a.beta, w.a_log, w.dt_bias, c.config.kda.gate_lower_bound);
 
-  ops::kda(s, q, k, v, a.g, a.beta, a.kda_sequences.data(), a.kda_o);  // [tokens, heads, dim]
+  ops::kda(s, q, k, v, a.g, a.beta, s.kdas(layer.state_index), a.kda_o);  // [tokens, heads, dim]
 
   // The output gate acts after the norm.
   if (!w.gate_down.is_null()) {

@@ -27,7 +27,8 @@ class LanguageModel {
   virtual int max_step_tokens() const = 0;     // tokens that one step may hold
   virtual int max_step_sequences() const = 0;  // sequences that one step may hold
   virtual uint64_t host_bytes() const = 0;     // memory of its own: activations and converted small tensors
-  virtual VisionModel* vision() { return nullptr; }  // null: the model reads text only
+  virtual uint64_t device_bytes() const { return 0; }  // the same where kernels read no memory of the host
+  virtual VisionModel* vision() { return nullptr; }    // null: the model reads text only
 
   // Runs a plan whose pages are reserved in `pool`. Logits f32 [sequences that want them, vocab], in plan
   // order, valid until the next call. Nothing is committed.

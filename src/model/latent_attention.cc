@@ -2,6 +2,19 @@
 #include "ops/ops.h"
 
 namespace dsa {
+namespace {
+
+// Shows the observer a copy of what was selected.
+void observe(Step& s, const BlockContext& c, int layer_number, const Tensor& selected) {
+  if (!c.observer) return;
+  if (selected.is_null()) return c.observer(layer_number, s.batch(), selected);
+  std::vector<int32_t> copy(size_t(selected.count()));
+  if (!s.storage().read(copy.data(), selected.data, copy.size() * sizeof(int32_t)).is_ok())
+    return;  // shows at the step's end
+  c.observer(layer_number, s.batch(), Tensor(copy.data(), DType::i32, {selected.dim[0], selected.dim[1]}));
+}
+
+}  // namespace
 
 // Attention in the latent space of the cache, over the positions that the indexer selects or over all.
 void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer, int layer_number, Tensor h,
@@ -32,8 +45,8 @@ void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer,
     const RopeConfig& rope = c.config.rope;
     const Tensor k_rope = a.kv.reshape({tokens, 1, config.latent_dim + config.rope_dim})
                               .columns(config.latent_dim, config.rope_dim);
-    ops::rope(s, config.rope, rope.frequencies, rope.amplitude, q_rope);  // [tokens, heads, rope]
-    ops::rope(s, config.rope, rope.frequencies, rope.amplitude, k_rope);  // [tokens, 1, rope]
+    ops::rope(s, config.rope, c.frequencies, rope.amplitude, q_rope);  // [tokens, heads, rope]
+    ops::rope(s, config.rope, c.frequencies, rope.amplitude, k_rope);  // [tokens, 1, rope]
   }
   ops::append_rows(s, a.kv, latents);  // into the pages of each sequence
 
@@ -48,7 +61,7 @@ void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer,
       if (!c.config.indexer.selects_all(s.batch().max_visible)) selected = a.selected;
       break;
   }
-  if (c.observer) c.observer(layer_number, s.batch(), selected);
+  observe(s, c, layer_number, selected);
   ops::sparse_attention(s, a.q_latent, q_rope, latents, selected, config.scale, a.o_latent);
   ops::head_linear(s, a.o_latent, w.v_up, false, a.o);  // [tokens, heads, v_dim]
   const Tensor o = a.o.reshape({tokens, config.heads * config.v_dim});

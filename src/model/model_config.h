@@ -141,6 +141,10 @@ struct ModelConfig {
   // Parameters as the config describes them, in total and used per token.
   uint64_t parameters = 0, active_parameters = 0;
 
+  // Sources of attention residuals that are banked.
+  int num_banks() const {
+    return residual_block > 0 ? (int(layers.size()) + residual_block - 1) / residual_block : 0;
+  }
   int expert_width() const { return moe.latent_dim > 0 ? moe.latent_dim : hidden; }  // what an expert reads
 };
 

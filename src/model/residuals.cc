@@ -1,18 +1,17 @@
 #include "model/residuals.h"
 
-#include <algorithm>
-
 #include "ops/ops.h"
 
 namespace dsa {
 namespace {
 
-// Moves the kept rows of one source to its front.
-void keep_rows(const Tensor& source, const std::vector<int32_t>& rows) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const float* from = source.f32() + rows[i] * source.stride[0];
-    std::copy(from, from + source.dim[1], source.f32() + int64_t(i) * source.stride[0]);
-  }
+// Moves the rows whose logits are wanted to the front of a source.
+void keep_rows(Step& s, const Tensor& source) {
+  const int64_t rows = int64_t(s.batch().logit_rows.size());
+  if (rows == source.dim[0]) return;  // all of them
+  const Tensor kept(s.activations().kept.data, DType::f32, {rows, source.dim[1]});
+  ops::gather_rows(s, source, Tensor(const_cast<int32_t*>(s.view().logit_rows), DType::i32, {rows}), kept);
+  ops::copy(s, kept, source.first(rows));
 }
 
 class PlainResiduals final : public Residuals {
@@ -25,10 +24,7 @@ class PlainResiduals final : public Residuals {
   void add(Step& s, const Tensor& y) override {
     ops::add(s, s.activations().running, y, s.activations().running);
   }
-  void keep(Step& s, const std::vector<int32_t>& rows) override {
-    keep_rows(s.activations().running, rows);
-    s.activations().set_tokens(int(rows.size()));
-  }
+  void keep(Step& s) override { keep_rows(s, s.activations().running); }
   const Tensor& output(Step& s, const DecoderWeights&) override { return s.activations().running; }
 };
 
@@ -36,59 +32,49 @@ class AttnResiduals final : public Residuals {
  public:
   AttnResiduals(int block, float eps) : block_(block), eps_(eps) {}
 
-  // The embeddings are the first running sum.
+  // The embeddings are the first running sum. It lies behind the banked sources, so banking it only counts it.
   void begin(Step&) override { num_banks_ = 0, has_running_ = true; }
 
   const Tensor& attention_input(Step& s, const LayerWeights& w, int layer) override {
     const Tensor& input = mix(s, w.attn_mix);
-    if (layer % block_ == 0) bank(s.activations());
+    if (layer % block_ == 0) {
+      ++num_banks_;
+      has_running_ = false;
+    }
     return input;
   }
   const Tensor& mlp_input(Step& s, const LayerWeights& w) override { return mix(s, w.mlp_mix); }
 
   void add(Step& s, const Tensor& y) override {
-    const Tensor& running = s.activations().running;
+    const Tensor& running = s.activations().banks[size_t(num_banks_)];
     if (has_running_)
       ops::add(s, running, y, running);
     else
-      std::copy(y.f32(), y.f32() + y.count(), running.f32());
+      ops::copy(s, y, running);
     has_running_ = true;
   }
 
-  void keep(Step& s, const std::vector<int32_t>& rows) override {
-    Activations& a = s.activations();
-    for (int i = 0; i < num_banks_; ++i) keep_rows(a.banks[size_t(i)], rows);
-    keep_rows(a.running, rows);
-    a.set_tokens(int(rows.size()));
+  void keep(Step& s) override {
+    for (int i = 0; i < num_sources(); ++i) keep_rows(s, s.activations().banks[size_t(i)]);
   }
 
   const Tensor& output(Step& s, const DecoderWeights& w) override { return mix(s, w.output_mix); }
 
  private:
+  int num_sources() const { return num_banks_ + has_running_; }
+
   // The mix, or the running sum while nothing is banked.
   const Tensor& mix(Step& s, const Tensor& query) {
-    Activations& a = s.activations();
-    int n = 0;
-    for (int i = 0; i < num_banks_; ++i) sources_[n++] = a.banks[size_t(i)].f32();
-    if (has_running_) sources_[n++] = a.running.f32();
-    input_ =
-        num_banks_ == 0 ? a.running : a.x;  // banking moves the memory that the view points to, not the view
-    if (num_banks_ > 0) ops::attn_residual(s, sources_, n, query, eps_, a.x);
-    return input_;
-  }
-
-  // The running sum becomes a source and starts anew.
-  void bank(Activations& a) {
-    std::swap(a.banks[size_t(num_banks_++)].data, a.running.data);
-    has_running_ = false;
+    const Activations& a = s.activations();
+    if (num_banks_ == 0) return a.banks.front();
+    ops::attn_residual(s, a.sources, num_sources(), query, eps_, a.x);
+    return a.x;
   }
 
   int block_;
   float eps_;
   int num_banks_ = 0;
   bool has_running_ = true;
-  Tensor input_;
-  const float* sources_[AttnResidualArgs::kMaxSources];
 };
 
 class HyperResiduals final : public Residuals {
@@ -102,10 +88,7 @@ class HyperResiduals final : public Residuals {
     Activations& a = s.activations();
     ops::hyper_add(s, y, a.hyper_coefficients, a.streams);  // [tokens, streams, hidden]
   }
-  void keep(Step& s, const std::vector<int32_t>& rows) override {
-    keep_rows(flat(s.activations()), rows);
-    s.activations().set_tokens(int(rows.size()));
-  }
+  void keep(Step& s) override { keep_rows(s, flat(s.activations())); }
   const Tensor& output(Step& s, const DecoderWeights&) override {
     Activations& a = s.activations();
     ops::hyper_mean(s, a.streams, a.x);  // [tokens, hidden]

@@ -26,8 +26,8 @@ class Residuals {
   virtual const Tensor& mlp_input(Step& s, const LayerWeights& w) = 0;
   // The output of the block that read last.
   virtual void add(Step& s, const Tensor& y) = 0;
-  // Goes on with some rows of the step only, ascending: of the last layer nothing else is read any more.
-  virtual void keep(Step& s, const std::vector<int32_t>& rows) = 0;
+  // Brings the rows whose logits are wanted to the front: of the last layer nothing else is read any more.
+  virtual void keep(Step& s) = 0;
   // What the final norm reads.
   virtual const Tensor& output(Step& s, const DecoderWeights& w) = 0;
 };

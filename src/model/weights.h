@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/storage.h"
 #include "base/tensor.h"
 #include "io/checkpoint.h"
+#include "kernels/common/experts.h"
 #include "model/model_config.h"
 
 namespace dsa {
@@ -61,14 +63,6 @@ struct MlpWeights {
   Tensor gate, up, down;  // [dim, hidden], [dim, hidden], [hidden, dim]
 };
 
-// One matrix of an expert.
-struct ExpertMatrix {
-  DType type = DType::u8;               // u8: MXFP4; or bf16, f32, f8_e4m3
-  const void* data = nullptr;           // MXFP4: blocks
-  const uint8_t* scales = nullptr;      // of MXFP4
-  const float* block_scales = nullptr;  // of f8_e4m3
-};
-
 struct ExpertWeights {
   ExpertMatrix gate, up,
       down;  // [expert_dim, width], the same, [width, expert_dim]; width is latent or hidden
@@ -79,6 +73,8 @@ struct MoeWeights {
   Tensor latent_down, latent_up;       // [latent, hidden], [hidden, latent]; null: no latent space
   Tensor latent_norm;                  // [latent] f32; null: no norm
   std::vector<ExpertWeights> experts;  // [experts]
+  std::vector<DType> types;            // that they have
+  const ExpertMatrix *gates = nullptr, *ups = nullptr, *downs = nullptr;  // [experts]  for kernels
   MlpWeights shared;
   // Of experts with biases; ExpertWeights::gate then holds the rows of gate and up in turns.
   Tensor router_logit_bias;        // [experts]
@@ -132,9 +128,12 @@ struct DecoderWeights {
   Tensor output_mix, final_norm;  // [hidden] f32; the mix belongs to attention residuals
   std::vector<LayerWeights> layers;
   VisionWeights vision;
-  std::deque<std::vector<float>> converted;  // small tensors as f32; owns what the views above do not
+  // Owners of what the views above show and the checkpoint does not hold.
+  std::deque<std::vector<float>> converted;  // small tensors as f32
   std::deque<std::vector<uint8_t>> realigned;
   uint64_t converted_bytes = 0;
+  Memory placed;  // all of it, where kernels read no memory of the host
+  uint64_t placed_bytes = 0;
 };
 
 // Finds tensors by name, checks shape and number format, and gives views. Errors name file, tensor, found,

@@ -15,8 +15,7 @@ int dim(const Tensor& t, int i) { return int(t.dim[i]); }
 
 void embedding(Step& s, const Tensor& table, Tensor y) {
   DSA_ASSERT(y.dim[0] == s.tokens() && y.dim[1] == table.dim[1] && y.is_dense());
-  const EmbeddingArgs args{table.data, table.dtype, s.batch().token_ids.data(),
-                           y.f32(),    s.tokens(),  dim(y, 1)};
+  const EmbeddingArgs args{table.data, table.dtype, s.view().token_ids, y.f32(), s.tokens(), dim(y, 1)};
   s.kernels().embedding(args, s.queue());
 }
 
@@ -122,6 +121,26 @@ void expert_combine(Step& s, const Tensor& x, const Tensor& rows, const Tensor& 
   s.kernels().expert_combine(args, s.queue());
 }
 
+void expert_groups(Step& s, const Tensor& offsets, DType type, std::span<const ExpertProduct> products,
+                   Mxfp4LinearGroup* mxfp4, ExpertLinearGroup* linear, int num_groups) {
+  DSA_ASSERT(products.size() <= size_t(ExpertGroupsArgs::kMaxProducts) &&
+             (mxfp4 == nullptr) != (linear == nullptr));
+  ExpertGroupsArgs args{.offsets = offsets.i32(),
+                        .products = {},
+                        .mxfp4 = mxfp4,
+                        .linear = linear,
+                        .type = type,
+                        .y_stride = products[0].y.stride[0],
+                        .num_products = int(products.size()),
+                        .experts = dim(offsets, 0) - 1,
+                        .num_groups = num_groups};
+  for (size_t i = 0; i < products.size(); ++i) {
+    DSA_ASSERT(products[i].y.stride[0] == args.y_stride);
+    args.products[i] = {products[i].matrices, products[i].y.f32()};
+  }
+  s.kernels().expert_groups(args, s.queue());
+}
+
 void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, int num_groups,
                    DType weight_type, int out_dim) {
   const ExpertLinearArgs args{x.f32(),     groups,  num_groups, weight_type,
@@ -170,19 +189,11 @@ void gated_norm(Step& s, const Tensor& x, const Tensor& gate, const Tensor& weig
   s.kernels().gated_norm(args, s.queue());
 }
 
-void rope(Step& s, RopeKind kind, std::span<const float> frequencies, float amplitude, Tensor x) {
-  DSA_ASSERT(x.rank == 3 && x.dim[0] == s.tokens() && x.dim[2] == 2 * int64_t(frequencies.size()));
+void rope(Step& s, RopeKind kind, const Tensor& frequencies, float amplitude, Tensor x) {
+  DSA_ASSERT(x.rank == 3 && x.dim[0] == s.tokens() && x.dim[2] == 2 * frequencies.dim[0]);
   DSA_ASSERT(kind != RopeKind::none && x.dim[2] <= kRopeDimMax);
-  const RopeArgs args{x.f32(),
-                      s.batch().positions.data(),
-                      frequencies.data(),
-                      x.stride[0],
-                      x.stride[1],
-                      dim(x, 0),
-                      dim(x, 1),
-                      dim(x, 2),
-                      kind,
-                      amplitude};
+  const RopeArgs args{x.f32(),   s.view().positions, frequencies.f32(), x.stride[0], x.stride[1],
+                      dim(x, 0), dim(x, 1),          dim(x, 2),         kind,        amplitude};
   s.kernels().rope(args, s.queue());
 }
 
@@ -200,8 +211,8 @@ void fp8_round(Step& s, Tensor x) {
 
 void append_rows(Step& s, const Tensor& x, PagedRows cache) {
   DSA_ASSERT(x.dim[0] == s.tokens() && x.dim[1] == cache.dim);
-  const AppendRowsArgs args{
-      x.f32(), s.batch().sequence_of.data(), s.batch().positions.data(), cache, x.stride[0], s.tokens()};
+  const AppendRowsArgs args{x.f32(), s.view().sequence_of, s.view().positions,
+                            cache,   x.stride[0],          s.tokens()};
   s.kernels().append_rows(args, s.queue());
 }
 
@@ -214,7 +225,7 @@ void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRow
   const Tensor q_rows = q.slice(first, rows), w_rows = head_weights.slice(first, rows);
   const IndexScoresArgs args{q_rows.f32(),
                              w_rows.f32(),
-                             s.batch().sequence_of.data() + first,
+                             s.view().sequence_of + first,
                              visible + first,
                              k,
                              scores.f32(),
@@ -237,7 +248,7 @@ void top_k(Step& s, const Tensor& scores, const int32_t* visible, int first, Ten
 
 void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, int first,
                   Tensor scores) {
-  index_scores(s, q, head_weights, k, s.batch().visible.data(), first, scores);
+  index_scores(s, q, head_weights, k, s.view().visible, first, scores);
 }
 
 void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, const Tensor& visible,
@@ -246,7 +257,7 @@ void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRow
 }
 
 void top_k(Step& s, const Tensor& scores, int first, Tensor selected) {
-  top_k(s, scores, s.batch().visible.data(), first, selected);
+  top_k(s, scores, s.view().visible, first, selected);
 }
 
 void top_k(Step& s, const Tensor& scores, const Tensor& visible, int first, Tensor selected) {
@@ -266,7 +277,7 @@ void pool_keys(Step& s, const Tensor& keys, const Tensor& gates, const Tensor& p
 
 void expand_pools(Step& s, const Tensor& pools, int group, bool tail, Tensor selected) {
   const ExpandPoolsArgs args{
-      pools.i32(), s.batch().visible.data(), selected.i32(), pools.dim[0], dim(pools, 1), group, tail};
+      pools.i32(), s.view().visible, selected.i32(), pools.dim[0], dim(pools, 1), group, tail};
   DSA_ASSERT(selected.dim[0] == pools.dim[0] && selected.dim[1] == args.slots() && selected.is_dense());
   s.kernels().expand_pools(args, s.queue());
 }
@@ -278,8 +289,8 @@ void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, Pag
   DSA_ASSERT(q_latent.dim[2] + q_rope.dim[2] == latents.dim);
   const SparseAttentionArgs args{.q_latent = q_latent.f32(),
                                  .q_rope = q_rope.f32(),
-                                 .sequence_of = s.batch().sequence_of.data(),
-                                 .visible = s.batch().visible.data(),
+                                 .sequence_of = s.view().sequence_of,
+                                 .visible = s.view().visible,
                                  .selected = selected.is_null() ? nullptr : selected.i32(),
                                  .latents = latents,
                                  .o = o.f32(),
@@ -299,8 +310,8 @@ void gqa_attention(Step& s, const Tensor& q, PagedRows k, PagedRows v, const Ten
   DSA_ASSERT(q.rank == 3 && same_shape(q, o) && q.is_dense() && o.is_dense() && k.dim == v.dim);
   DSA_ASSERT(k.dim % q.dim[2] == 0 && q.dim[1] % (k.dim / q.dim[2]) == 0);
   const GqaAttentionArgs args{.q = q.f32(),
-                              .sequence_of = s.batch().sequence_of.data(),
-                              .visible = s.batch().visible.data(),
+                              .sequence_of = s.view().sequence_of,
+                              .visible = s.view().visible,
                               .k = k,
                               .v = v,
                               .sinks = sinks.is_null() ? nullptr : sinks.f32(),
@@ -381,10 +392,15 @@ void hyper_mean(Step& s, const Tensor& x, Tensor y) {
 }
 
 void place_rows(Step& s, Tensor y) {
-  const std::vector<PlacedRun>& runs = s.batch().placed;
   DSA_ASSERT(y.dim[0] == s.tokens() && y.is_dense());
-  const PlaceRowsArgs args{runs.data(), y.f32(), int(runs.size()), dim(y, 1)};
+  if (s.batch().placed.empty()) return;
+  const PlaceRowsArgs args{s.view().placed, y.f32(), int(s.batch().placed.size()), dim(y, 1)};
   s.kernels().place_rows(args, s.queue());
+}
+
+void copy(Step& s, const Tensor& x, Tensor y) {
+  DSA_ASSERT(x.count() == y.count() && x.dtype == y.dtype && x.is_dense() && y.is_dense());
+  s.storage().copy(y.data, x.data, size_t(x.count()) * dtype_bytes(x.dtype));
 }
 
 void gelu(Step& s, GeluKind kind, const Tensor& x, Tensor y) {
@@ -399,10 +415,10 @@ void gather_rows(Step& s, const Tensor& x, const Tensor& rows, Tensor y) {
   s.kernels().gather_rows(args, s.queue());
 }
 
-void grid_embedding(Step& s, const Tensor& table, std::span<const Grid> grids, Tensor x) {
+void grid_embedding(Step& s, const Tensor& table, const Grid* grids, int num_grids, Tensor x) {
   DSA_ASSERT(table.rank == 3 && table.dim[2] == x.dim[1] && table.is_dense() && x.is_dense());
-  const GridEmbeddingArgs args{table.data,        table.dtype,   grids.data(),  x.f32(),
-                               int(grids.size()), dim(table, 0), dim(table, 1), dim(table, 2)};
+  const GridEmbeddingArgs args{table.data, table.dtype,   grids,         x.f32(),
+                               num_grids,  dim(table, 0), dim(table, 1), dim(table, 2)};
   s.kernels().grid_embedding(args, s.queue());
 }
 
@@ -416,13 +432,13 @@ void rope_2d(Step& s, Rope2dKind kind, Tensor x, const Tensor& rows, const Tenso
 }
 
 void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v,
-                      std::span<const VisionAttentionRun> runs, float scale, Tensor o) {
+                      const VisionAttentionRun* runs, int num_runs, float scale, Tensor o) {
   DSA_ASSERT(q.rank == 3 && same_shape(k, v) && same_shape(q, o) && q.dim[2] <= kVisionHeadDimMax);
   DSA_ASSERT(k.stride[0] == v.stride[0] && k.stride[1] == v.stride[1]);
   const VisionAttentionArgs args{.q = q.f32(),
                                  .k = k.f32(),
                                  .v = v.f32(),
-                                 .runs = runs.data(),
+                                 .runs = runs,
                                  .o = o.f32(),
                                  .q_token_stride = q.stride[0],
                                  .q_head_stride = q.stride[1],
@@ -430,7 +446,7 @@ void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v
                                  .kv_head_stride = k.stride[1],
                                  .o_token_stride = o.stride[0],
                                  .o_head_stride = o.stride[1],
-                                 .num_runs = int(runs.size()),
+                                 .num_runs = num_runs,
                                  .heads = dim(q, 1),
                                  .dim = dim(q, 2),
                                  .scale = scale};

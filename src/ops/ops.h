@@ -33,6 +33,15 @@ void router(Step& s, const Tensor& logits, const Tensor& bias, const Routing& ro
 void expert_plan(Step& s, const Tensor& expert_ids, Tensor offsets, Tensor pairs, Tensor rows);
 void expert_gather(Step& s, const Tensor& x, const Tensor& pairs, Tensor y);  // [tokens * top_k, dim]
 void expert_combine(Step& s, const Tensor& x, const Tensor& rows, const Tensor& expert_weights, Tensor y);
+
+// One product of every expert that has rows: its matrices, and where its rows go, [sorted rows, out_dim].
+struct ExpertProduct {
+  const ExpertMatrix* matrices;  // [experts]
+  Tensor y;
+};
+// The groups of all products at once whose matrices are of one type, in one of the two arrays of `num_groups`.
+void expert_groups(Step& s, const Tensor& offsets, DType type, std::span<const ExpertProduct> products,
+                   Mxfp4LinearGroup* mxfp4, ExpertLinearGroup* linear, int num_groups);
 void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, int num_groups,
                    DType weight_type, int out_dim);
 void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, Mxfp4Route route,
@@ -47,7 +56,7 @@ void kda(Step& s, const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
 void gated_norm(Step& s, const Tensor& x, const Tensor& gate, const Tensor& weight, float eps, Tensor y);
 
 // `x` is [tokens, heads, dim]: the lanes that turn, in place.
-void rope(Step& s, RopeKind kind, std::span<const float> frequencies, float amplitude, Tensor x);
+void rope(Step& s, RopeKind kind, const Tensor& frequencies, float amplitude, Tensor x);
 void hadamard(Step& s, Tensor x);   // rows of the last dimension, in place
 void fp8_round(Step& s, Tensor x);  // the same
 
@@ -88,14 +97,16 @@ void hyper_mean(Step& s, const Tensor& x, Tensor y);                            
 // Puts the placed rows of the step over its embeddings.
 void place_rows(Step& s, Tensor y);  // [tokens, dim]
 
+void copy(Step& s, const Tensor& x, Tensor y);  // both dense
 void gelu(Step& s, GeluKind kind, const Tensor& x, Tensor y);
 void gather_rows(Step& s, const Tensor& x, const Tensor& rows, Tensor y);  // [rows, dim]
 // Adds to the cells of each grid their place in `table`, [rows, columns, dim].
-void grid_embedding(Step& s, const Tensor& table, std::span<const Grid> grids, Tensor x);  // [cells, dim]
+void grid_embedding(Step& s, const Tensor& table, const Grid* grids, int num_grids,
+                    Tensor x);  // [cells, dim]
 void rope_2d(Step& s, Rope2dKind kind, Tensor x, const Tensor& rows, const Tensor& columns,
              const Tensor& turns);
 void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v,
-                      std::span<const VisionAttentionRun> runs, float scale,
+                      const VisionAttentionRun* runs, int num_runs, float scale,
                       Tensor o);  // [queries, heads, dim]
 
 }  // namespace dsa::ops

@@ -1,10 +1,11 @@
 #include "ops/step.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace dsa {
 
-void Batch::set(const StepPlan& plan, int hidden) {
+void Batch::set(const StepPlan& plan, const StateLayout& layout, int hidden) {
   tokens = plan.tokens();
   sequences = int(plan.sequences.size());
   max_pages = 0;
@@ -16,7 +17,9 @@ void Batch::set(const StepPlan& plan, int hidden) {
   visible.clear();
   sequence_of.clear();
   logit_rows.clear();
-  states.clear();
+  convs.clear();
+  kdas.clear();
+  pools.clear();
   placed.clear();
   row_begin.assign(1, 0);
   block_tables.assign(size_t(sequences) * size_t(max_pages), 0);
@@ -39,8 +42,88 @@ void Batch::set(const StepPlan& plan, int hidden) {
     max_visible = std::max(max_visible, s.state->length() + s.count);
     row_begin.push_back(int32_t(token_ids.size()));
     if (s.wants_logits) logit_rows.push_back(int32_t(token_ids.size()) - 1);
-    states.push_back(s.state);
   }
+  for (int l = 0; l < layout.kda_layers; ++l)
+    for (int i = 0; i < sequences; ++i) {
+      SequenceState& state = *plan.sequences[size_t(i)].state;
+      const int begin = row_begin[size_t(i)], rows = row_begin[size_t(i) + 1] - begin;
+      convs.push_back({begin, rows, state.conv(l), state.next_conv(l)});
+      kdas.push_back({begin, rows, state.recurrent(l), state.next_recurrent(l)});
+    }
+  for (int l = 0; layout.index_group > 1 && l < layout.index_layers; ++l)
+    for (int i = 0; i < sequences; ++i) {
+      SequenceState& state = *plan.sequences[size_t(i)].state;
+      const int begin = row_begin[size_t(i)], rows = row_begin[size_t(i) + 1] - begin;
+      pools.push_back({begin, rows, state.length(), state.open_pool(l), state.next_open_pool(l)});
+    }
+}
+
+namespace {
+
+size_t aligned(size_t bytes) {
+  return (bytes + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
+}
+
+}  // namespace
+
+uint64_t BatchMemory::bytes(const Limits& limits, const StateLayout& layout) {
+  const size_t tokens = size_t(limits.tokens), sequences = size_t(limits.sequences);
+  const size_t pools = layout.index_group > 1 ? size_t(layout.index_layers) : 0;
+  return 4 * aligned(tokens * sizeof(int32_t)) + aligned(sequences * size_t(limits.pages) * sizeof(int32_t)) +
+         aligned(sequences * sizeof(int32_t)) + aligned(tokens * sizeof(PlacedRun)) +
+         aligned(size_t(layout.kda_layers) * sequences * sizeof(ShortConvSequence)) +
+         aligned(size_t(layout.kda_layers) * sequences * sizeof(KdaSequence)) +
+         aligned(pools * sequences * sizeof(PoolSequence)) +
+         aligned(tokens * size_t(limits.placed_dim) * sizeof(float));
+}
+
+Result<BatchMemory> BatchMemory::create(const Limits& limits, const StateLayout& layout, Storage& storage) {
+  BatchMemory memory;
+  memory.placed_dim_ = limits.placed_dim;
+  const size_t rows = aligned(size_t(limits.tokens) * size_t(limits.placed_dim) * sizeof(float));
+  DSA_ASSIGN(memory.arrays_, storage.allocate_mirror(bytes(limits, layout) - rows, "the arrays of a step"));
+  if (rows > 0) {
+    DSA_ASSIGN(memory.rows_, storage.allocate_mirror(rows, "the rows of pictures in a step"));
+  }
+  return memory;
+}
+
+BatchView BatchMemory::publish(const Batch& batch, Storage& storage) {
+  size_t used = 0;
+  const auto put = [&](const auto& values, auto*& view) {
+    const size_t bytes = values.size() * sizeof(values[0]);
+    using Value = std::remove_reference_t<decltype(values[0])>;
+    if (bytes > 0) std::memcpy(static_cast<char*>(arrays_.host.get()) + used, values.data(), bytes);
+    view = reinterpret_cast<Value*>(static_cast<char*>(arrays_.device.get()) + used);
+    used += aligned(bytes);
+  };
+  BatchView view;
+  put(batch.token_ids, view.token_ids);
+  put(batch.positions, view.positions);
+  put(batch.visible, view.visible);
+  put(batch.sequence_of, view.sequence_of);
+  put(batch.block_tables, view.block_tables);
+  put(batch.logit_rows, view.logit_rows);
+  put(batch.convs, view.convs);
+  put(batch.kdas, view.kdas);
+  put(batch.pools, view.pools);
+
+  // Placed rows go to where their tokens are.
+  size_t rows_used = 0;
+  auto* runs = reinterpret_cast<PlacedRun*>(static_cast<char*>(arrays_.host.get()) + used);
+  view.placed = reinterpret_cast<const PlacedRun*>(static_cast<char*>(arrays_.device.get()) + used);
+  for (const PlacedRun& run : batch.placed) {
+    const size_t begin = size_t(run.first) * size_t(placed_dim_),
+                 floats = size_t(run.count) * size_t(placed_dim_);
+    DSA_ASSERT(rows_.host);
+    std::memcpy(static_cast<float*>(rows_.host.get()) + begin, run.rows, floats * sizeof(float));
+    *runs++ = {static_cast<const float*>(rows_.device.get()) + begin, run.first, run.count};
+    rows_used = std::max(rows_used, (begin + floats) * sizeof(float));
+  }
+  used += batch.placed.size() * sizeof(PlacedRun);
+  storage.upload(arrays_, 0, used);
+  if (rows_used > 0) storage.upload(rows_, 0, rows_used);
+  return view;
 }
 
 }  // namespace dsa

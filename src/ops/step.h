@@ -21,49 +21,84 @@ struct Batch {
   std::vector<int32_t> row_begin;                                   // [sequences + 1]
   std::vector<int32_t> block_tables;                                // [sequences, max_pages]
   std::vector<int32_t> logit_rows;                                  // rows whose logits are wanted
-  std::vector<SequenceState*> states;                               // [sequences]
   std::vector<PlacedRun> placed;                                    // where rows stand in for embeddings
+  // The state of each sequence, as committed and as this step leaves it.
+  std::vector<ShortConvSequence> convs;  // [kda_layers, sequences]
+  std::vector<KdaSequence> kdas;         // [kda_layers, sequences]
+  std::vector<PoolSequence> pools;       // [index_layers, sequences]
 
   // `hidden`: floats of a placed row.
-  void set(const StepPlan& plan, int hidden);
+  void set(const StepPlan& plan, const StateLayout& layout, int hidden);
+};
+
+// A batch where kernels read it.
+struct BatchView {
+  const int32_t *token_ids = nullptr, *positions = nullptr, *visible = nullptr, *sequence_of = nullptr;
+  const int32_t *block_tables = nullptr, *logit_rows = nullptr;
+  const PlacedRun* placed = nullptr;
+  const ShortConvSequence* convs = nullptr;
+  const KdaSequence* kdas = nullptr;
+  const PoolSequence* pools = nullptr;
+};
+
+// Room for the largest batch on both sides; one upload brings all of it to the kernels.
+class BatchMemory {
+ public:
+  struct Limits {
+    int tokens, sequences, pages;  // pages of one sequence
+    int placed_dim;                // 0: no row is ever placed
+  };
+  static uint64_t bytes(const Limits& limits, const StateLayout& layout);
+  static Result<BatchMemory> create(const Limits& limits, const StateLayout& layout, Storage& storage);
+
+  // The batch stays as it is until the step has ended.
+  BatchView publish(const Batch& batch, Storage& storage);
+
+ private:
+  Mirror arrays_, rows_;  // the arrays of a batch, one after the other; placed rows
+  int placed_dim_ = 0;
 };
 
 class Step {
  public:
-  Step(Backend& backend, const PagePool& pool, const Batch& batch, Activations& activations)
-      : kernels_(backend.kernels()),
-        queue_(backend.queue()),
-        pool_(&pool),
-        batch_(&batch),
-        activations_(&activations) {}
+  Step(Backend& backend, const PagePool& pool, const Batch& batch, const BatchView& view,
+       Activations& activations)
+      : backend_(backend), pool_(&pool), batch_(&batch), view_(view), activations_(&activations) {}
   // A pass without sequences: operators that ask for the batch or its pages have nothing to do here.
-  explicit Step(Backend& backend) : kernels_(backend.kernels()), queue_(backend.queue()) {}
+  explicit Step(Backend& backend) : backend_(backend) {}
 
-  const KernelTable& kernels() const { return kernels_; }
-  Queue& queue() { return queue_; }
+  const KernelTable& kernels() const { return backend_.kernels(); }
+  Queue& queue() { return backend_.queue(); }
+  Storage& storage() { return backend_.storage(); }
   const Batch& batch() const { return DSA_ASSERT(batch_), *batch_; }
+  // The arrays of the batch for the arguments of kernels.
+  const BatchView& view() const { return DSA_ASSERT(batch_), view_; }
   Activations& activations() { return DSA_ASSERT(activations_), *activations_; }
   int tokens() const { return batch().tokens; }
 
   // The paged rows of one layer.
-  PagedRows latents(int layer) const {
-    return pool_->latents(layer, batch().block_tables.data(), batch().max_pages);
-  }
-  PagedRows keys(int layer) const {
-    return pool_->keys(layer, batch().block_tables.data(), batch().max_pages);
-  }
-  PagedRows values(int layer) const {
-    return pool_->values(layer, batch().block_tables.data(), batch().max_pages);
-  }
+  PagedRows latents(int layer) const { return pool_->latents(layer, view().block_tables, batch().max_pages); }
+  PagedRows keys(int layer) const { return pool_->keys(layer, view().block_tables, batch().max_pages); }
+  PagedRows values(int layer) const { return pool_->values(layer, view().block_tables, batch().max_pages); }
   PagedRows index_keys(int layer) const {
-    return pool_->index_keys(layer, batch().block_tables.data(), batch().max_pages);
+    return pool_->index_keys(layer, view().block_tables, batch().max_pages);
+  }
+  // The sequences of one KDA layer, and of one indexer with pools.
+  const ShortConvSequence* convs(int kda_layer) const {
+    return view().convs + int64_t(kda_layer) * batch().sequences;
+  }
+  const KdaSequence* kdas(int kda_layer) const {
+    return view().kdas + int64_t(kda_layer) * batch().sequences;
+  }
+  const PoolSequence* pools(int index_layer) const {
+    return view().pools + int64_t(index_layer) * batch().sequences;
   }
 
  private:
-  const KernelTable& kernels_;
-  Queue& queue_;
+  Backend& backend_;
   const PagePool* pool_ = nullptr;
   const Batch* batch_ = nullptr;
+  BatchView view_;
   Activations* activations_ = nullptr;
 };
 

@@ -1,8 +1,5 @@
 #include "state/page_pool.h"
 
-#include <sys/mman.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "state/sequence_state.h"
@@ -33,10 +30,18 @@ void Reservation::commit() {
   for (size_t i = 0; i < items_.size(); ++i) commit(i);
 }
 
-Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, int64_t num_pages) {
+// Copies of what is not paged that were allocated together, as long as one of them is in use.
+struct PagePool::States {
+  Memory memory;
+  std::mutex mutex;
+  std::vector<void*> free;
+};
+
+Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, int64_t num_pages,
+                                                   int64_t num_states, Storage& storage) {
   if (num_pages < 1 || num_pages > INT32_MAX)
     return error(Code::argument, "a page pool of ", num_pages, " pages; expected 1 to ", INT32_MAX);
-  std::unique_ptr<PagePool> pool(new PagePool(layout, num_pages));
+  std::unique_ptr<PagePool> pool(new PagePool(layout, num_pages, storage));
   pool->free_.reserve(size_t(num_pages));
   for (int64_t page = num_pages - 1; page >= 0; --page) pool->free_.push_back(int32_t(page));
 
@@ -44,20 +49,35 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, in
   if (__builtin_mul_overflow(layout.page_floats() * sizeof(float), size_t(num_pages), &bytes))
     return error(Code::out_of_memory, "a page pool of ", num_pages, " pages does not fit the address space");
   if (bytes > 0) {  // a model of KDA layers alone has no rows to page
-    void* memory =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-      return error(Code::out_of_memory, "no address space for a page pool of ", bytes, " bytes")
-          .with_native(errno)
-          .with_room(bytes, 0);
-    pool->memory_ = static_cast<float*>(memory);
-    pool->mapped_bytes_ = bytes;
+    DSA_ASSIGN(pool->memory_, storage.allocate_sparse(bytes, "a page pool"));
+  }
+
+  const size_t state_bytes = layout.state_bytes();
+  if (num_states > 0 && state_bytes > 0) {
+    pool->states_ = std::make_shared<States>();
+    DSA_ASSIGN(pool->states_->memory,
+               storage.allocate(size_t(num_states) * state_bytes, "the states of sessions"));
+    pool->states_->free.reserve(size_t(num_states));
+    for (int64_t i = num_states - 1; i >= 0; --i)
+      pool->states_->free.push_back(static_cast<char*>(pool->states_->memory.get()) +
+                                    size_t(i) * state_bytes);
   }
   return pool;
 }
 
-PagePool::~PagePool() {
-  if (memory_ != nullptr) munmap(memory_, mapped_bytes_);
+Result<Memory> PagePool::take_state() {
+  if (states_) {
+    const std::lock_guard lock(states_->mutex);
+    if (!states_->free.empty()) {
+      void* state = states_->free.back();
+      states_->free.pop_back();
+      return Memory(state, [states = states_](void* p) {
+        const std::lock_guard again(states->mutex);
+        states->free.push_back(p);  // its room was reserved
+      });
+    }
+  }
+  return storage_.allocate(layout_.state_bytes(), "the state of a session");
 }
 
 int64_t PagePool::free_pages() const {
@@ -111,22 +131,21 @@ Result<Reservation> PagePool::reserve(const StepPlan& plan) {
 }
 
 PagedRows PagePool::latents(int layer, const int32_t* block_tables, int max_pages) const {
-  return {memory_ + layout_.latent_offset(layer), layout_.page_floats(), block_tables, max_pages,
+  return {rows() + layout_.latent_offset(layer), layout_.page_floats(), block_tables, max_pages,
           layout_.latent_dim};
 }
 
 PagedRows PagePool::keys(int layer, const int32_t* block_tables, int max_pages) const {
-  return {memory_ + layout_.key_offset(layer), layout_.page_floats(), block_tables, max_pages,
-          layout_.kv_dim};
+  return {rows() + layout_.key_offset(layer), layout_.page_floats(), block_tables, max_pages, layout_.kv_dim};
 }
 
 PagedRows PagePool::values(int layer, const int32_t* block_tables, int max_pages) const {
-  return {memory_ + layout_.value_offset(layer), layout_.page_floats(), block_tables, max_pages,
+  return {rows() + layout_.value_offset(layer), layout_.page_floats(), block_tables, max_pages,
           layout_.kv_dim};
 }
 
 PagedRows PagePool::index_keys(int layer, const int32_t* block_tables, int max_pages) const {
-  return {memory_ + layout_.index_offset(layer),
+  return {rows() + layout_.index_offset(layer),
           layout_.page_floats(),
           block_tables,
           max_pages,

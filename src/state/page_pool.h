@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "backend/storage.h"
 #include "base/status.h"
 #include "state/state_layout.h"
 #include "state/step_plan.h"
@@ -42,13 +43,15 @@ class Reservation {
 
 class PagePool {
  public:
-  // Reserves address space for all pages; memory is used as pages are first written.
-  static Result<std::unique_ptr<PagePool>> create(const StateLayout& layout, int64_t num_pages);
-  ~PagePool();
+  // Takes the memory of all pages, and of `num_states` copies of what is not paged; more of those are allocated when
+  // they are asked for.
+  static Result<std::unique_ptr<PagePool>> create(const StateLayout& layout, int64_t num_pages,
+                                                  int64_t num_states = 0, Storage& storage = host_storage());
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
   const StateLayout& layout() const { return layout_; }
+  Storage& storage() const { return storage_; }
   int64_t num_pages() const { return num_pages_; }
   int64_t free_pages() const;
   uint64_t used_bytes() const;
@@ -67,13 +70,19 @@ class PagePool {
   friend class Reservation;
   friend class SequenceState;
 
-  PagePool(const StateLayout& layout, int64_t num_pages) : layout_(layout), num_pages_(num_pages) {}
+  PagePool(const StateLayout& layout, int64_t num_pages, Storage& storage)
+      : layout_(layout), storage_(storage), num_pages_(num_pages) {}
   void give_back(std::vector<int32_t>& pages, size_t keep);
+  float* rows() const { return static_cast<float*>(memory_.get()); }
+  // One copy of what is not paged; it may outlive the pool.
+  Result<Memory> take_state();
 
   StateLayout layout_;
+  Storage& storage_;
   int64_t num_pages_;
-  float* memory_ = nullptr;
-  size_t mapped_bytes_ = 0;
+  Memory memory_;
+  struct States;
+  std::shared_ptr<States> states_;
   mutable std::mutex mutex_;
   std::vector<int32_t> free_;  // the last one is taken first
   std::vector<Reservation::Item>

@@ -1,7 +1,5 @@
 #include "state/sequence_state.h"
 
-#include <algorithm>
-
 namespace dsa {
 
 SequenceState::SequenceState(PagePool& pool, int max_tokens) : pool_(pool), max_tokens_(max_tokens) {}
@@ -9,13 +7,17 @@ SequenceState::SequenceState(PagePool& pool, int max_tokens) : pool_(pool), max_
 SequenceState::~SequenceState() { pool_.give_back(pages_, 0); }
 
 uint64_t SequenceState::bytes() const {
-  return (pages_.size() * pool_.layout().page_floats() + fixed_[0].size() + fixed_[1].size()) * sizeof(float);
+  const StateLayout& layout = pool_.layout();
+  return (pages_.size() * layout.page_floats() + (fixed_[1] ? 2 * layout.fixed_floats() : 0)) * sizeof(float);
 }
 
 Result<Mark> SequenceState::mark() const {
   Mark mark;
   mark.length_ = length_;
-  if (length_ > 0) mark.fixed_ = fixed_[current_];
+  if (length_ > 0 && fixed_[current_]) {
+    DSA_ASSIGN(mark.fixed_, pool_.take_state());
+    pool_.storage().copy(mark.fixed_.get(), fixed(current_), pool_.layout().fixed_floats() * sizeof(float));
+  }
   return mark;
 }
 
@@ -23,11 +25,12 @@ void SequenceState::rewind(const Mark& mark) {
   DSA_ASSERT(mark.length_ <= length_);
   length_ = mark.length_;
   pool_.give_back(pages_, size_t(length_ + kPageSize - 1) / kPageSize);
-  if (fixed_[current_].empty()) return;  // nothing has run yet
+  if (!fixed_[current_]) return;  // nothing has run yet
+  const size_t bytes = pool_.layout().fixed_floats() * sizeof(float);
   if (length_ > 0)
-    std::copy(mark.fixed_.begin(), mark.fixed_.end(), fixed_[current_].begin());
+    pool_.storage().copy(fixed(current_), mark.fixed_.get(), bytes);
   else
-    std::fill(fixed_[current_].begin(), fixed_[current_].end(), 0.f);
+    pool_.storage().clear(fixed(current_), bytes);
 }
 
 const float* SequenceState::recurrent(int kda_layer) const { return this->kda_layer(current_, kda_layer); }
@@ -41,8 +44,7 @@ float* SequenceState::next_conv(int kda_layer) {
 
 float* SequenceState::kda_layer(int copy, int kda_layer) const {
   const StateLayout& layout = pool_.layout();
-  return const_cast<float*>(fixed_[copy].data()) +
-         size_t(kda_layer) * (layout.recurrent_floats + layout.conv_floats);
+  return fixed(copy) + size_t(kda_layer) * (layout.recurrent_floats + layout.conv_floats);
 }
 
 const float* SequenceState::open_pool(int index_layer) const { return pool(current_, index_layer); }
@@ -50,14 +52,16 @@ float* SequenceState::next_open_pool(int index_layer) { return pool(1 - current_
 
 float* SequenceState::pool(int copy, int index_layer) const {
   const StateLayout& layout = pool_.layout();
-  return const_cast<float*>(fixed_[copy].data()) + layout.kda_floats() +
-         size_t(index_layer) * layout.open_pool_floats();
+  return fixed(copy) + layout.kda_floats() + size_t(index_layer) * layout.open_pool_floats();
 }
 
 Status SequenceState::ensure_fixed() {
-  const size_t floats = pool_.layout().fixed_floats();
-  for (std::vector<float>& copy : fixed_)
-    if (copy.size() != floats) copy.assign(floats, 0.f);
+  if (pool_.layout().fixed_floats() == 0) return Status::ok();
+  for (Memory& copy : fixed_) {
+    if (copy) continue;
+    DSA_ASSIGN(copy, pool_.take_state());
+    pool_.storage().clear(copy.get(), pool_.layout().fixed_floats() * sizeof(float));
+  }
   return Status::ok();
 }
 

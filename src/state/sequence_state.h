@@ -23,7 +23,7 @@ class Mark {
  private:
   friend class SequenceState;
   int length_ = 0;
-  std::vector<float> fixed_;
+  Memory fixed_;
 };
 
 class SequenceState {
@@ -43,7 +43,7 @@ class SequenceState {
   // Back to a mark of this sequence whose length is at most the present one; pages behind it return to the pool.
   void rewind(const Mark& mark);
 
-  // KDA state of one layer: as committed, and as the step in progress leaves it.
+  // KDA state of one layer, in the memory of kernels: as committed, and as the step in progress leaves it.
   const float* recurrent(int kda_layer) const;
   float* next_recurrent(int kda_layer);
   const float* conv(int kda_layer) const;  // [width - 1, channels], oldest first
@@ -57,6 +57,7 @@ class SequenceState {
   friend class PagePool;
   friend class Reservation;
 
+  float* fixed(int copy) const { return static_cast<float*>(fixed_[copy].get()); }
   float* kda_layer(int copy, int kda_layer) const;
   float* pool(int copy, int index_layer) const;
   Status ensure_fixed();
@@ -65,7 +66,7 @@ class SequenceState {
   int max_tokens_;
   int length_ = 0;
   std::vector<int32_t> pages_;
-  std::vector<float> fixed_[2];
+  Memory fixed_[2];
   int current_ = 0;
 };
 

@@ -37,6 +37,7 @@ struct StateLayout {
   size_t kda_floats() const { return size_t(kda_layers) * (recurrent_floats + conv_floats); }
   size_t open_pool_floats() const { return size_t(index_group - 1) * 2 * index_dim; }  // of one index layer
   size_t fixed_floats() const { return kda_floats() + size_t(index_layers) * open_pool_floats(); }
+  size_t state_bytes() const { return (fixed_floats() * sizeof(float) + 255) / 256 * 256; }  // of one copy
 };
 
 }  // namespace dsa

@@ -32,6 +32,7 @@ class TimedBackend final : public Backend {
   const char* name() const override { return "timed"; }
   const KernelTable& kernels() const override { return table_; }
   Queue& queue() override { return backend_.queue(); }
+  Storage& storage() override { return backend_.storage(); }
 
  private:
   Backend& backend_;

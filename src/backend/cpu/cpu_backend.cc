@@ -16,6 +16,7 @@ class CpuBackend final : public Backend {
   const char* name() const override { return "cpu"; }
   const KernelTable& kernels() const override { return kernels_; }
   Queue& queue() override { return pool_; }
+  Storage& storage() override { return host_storage(); }
 
  private:
   static ThreadPool::OnThread pool_callback(ThreadCallback on_thread) {
