@@ -5,8 +5,9 @@ namespace {
 
 KernelTable generic_table() {
   KernelTable table;
-  table.add = cuda::add;
-  table.rms_norm = cuda::rms_norm;
+#define DSA_SET_KERNEL(name, Args) table.name = cuda::name;
+  DSA_FOR_EACH_KERNEL(DSA_SET_KERNEL)
+#undef DSA_SET_KERNEL
   return table;
 }
 

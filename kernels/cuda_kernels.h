@@ -9,7 +9,7 @@ namespace dsa {
 
 constexpr int kCudaCapabilityMin = 80;
 
-// The best version of each operator for a device of this capability.
+// Complete. The best version of each operator for a device of this capability.
 const KernelTable& cuda_kernels(int capability);
 
 }  // namespace dsa
