@@ -1,4 +1,4 @@
-// kernels/common/kernel.h: one operator, one implementation per instruction set.
+// kernels/common/kernel.h: one operator, one implementation per instruction set and one for GPUs.
 #pragma once
 
 #include "kernels/common/queue.h"
@@ -11,5 +11,6 @@
   namespace avx2 { void name(const Args&, Queue&); }       \
   namespace avx512 { void name(const Args&, Queue&); }     \
   namespace avx512vnni { void name(const Args&, Queue&); } \
+  namespace cuda { void name(const Args&, Queue&); }       \
   static_assert(true, "a semicolon follows")
 // clang-format on

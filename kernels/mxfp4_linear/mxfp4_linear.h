@@ -9,7 +9,11 @@
 //        multiplied with 2 * e2m1, an exact int8: |sum over a block| <= 32 * 127 * 12 = 48,768. Block sums are
 //        scaled by s * 2^(scale - 128) and added in f32. The rounding of x is the only loss. A block with s below
 //        kMxfp4ScaleMin counts as zero; a block that holds NaN or infinity gives NaN.
+//        On GPUs activations are rounded to bf16 instead.
 // On both routes the order of a sum depends on in_dim alone: a row alone equals the same row in a batch.
+//
+// On GPUs the rows of a group may become known only when the product starts: then `range` says where to read them,
+// row_begin and rows do not count, and y is that of row 0 of x. Elsewhere range is null.
 //
 // Scale code 0 is 2^-127 and 255 is NaN for its block (a loader refuses it); in_dim is a multiple of 32.
 #pragma once
@@ -24,10 +28,18 @@ constexpr float kMxfp4ScaleMin = 0x1p-125f;  // half of it is still a normal num
 enum class Mxfp4Route { exact, fast };
 
 struct Mxfp4LinearGroup {
-  const uint8_t* blocks;  // [out_dim, in_dim / 2]
-  const uint8_t* scales;  // [out_dim, in_dim / 32]
-  int row_begin, rows;    // in x; rows may be 0
-  float* y;               // [rows, out_dim]  output, rows y_stride apart
+  const uint8_t* blocks;           // [out_dim, in_dim / 2]
+  const uint8_t* scales;           // [out_dim, in_dim / 32]
+  int row_begin, rows;             // in x; rows may be 0
+  float* y;                        // [rows, out_dim]  output, rows y_stride apart
+  const int32_t* range = nullptr;  // [2]  first row and the one behind the last
+
+  // With the rows that the range says.
+  DSA_HD Mxfp4LinearGroup with_rows(int64_t y_stride) const {
+    Mxfp4LinearGroup g = *this;
+    if (range) g.row_begin = range[0], g.rows = range[1] - range[0], g.y = y + range[0] * y_stride;
+    return g;
+  }
 };
 
 struct Mxfp4LinearArgs {
