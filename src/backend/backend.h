@@ -22,6 +22,8 @@ class Backend {
   virtual const KernelTable& kernels() const = 0;
   virtual Queue& queue() = 0;
   virtual Storage& storage() = 0;
+  // Before a thread uses the queue.
+  virtual void enter_thread() {}
 };
 
 // The CPU with its best kernels. threads 0: all cores but one, at least one.

@@ -44,7 +44,7 @@ class Storage {
   // Waits until everything is done; the first failure since the last call.
   virtual Status finish() = 0;
 
-  // From and to any memory of the host, done on return.
+  // From any memory of the host, which is free again on return, in the order of the queue; and to it, done on return.
   virtual Status write(void* to, const void* from, size_t bytes) = 0;
   virtual Status read(void* to, const void* from, size_t bytes) = 0;
 };

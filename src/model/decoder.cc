@@ -164,6 +164,7 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
       if (s.tokens[t] < 0 || s.tokens[t] >= config_->vocab)
         return error(Code::argument, "token ", s.tokens[t], " is not in the vocabulary of ", config_->vocab)
             .with_fix(Fix::input);
+  backend_.enter_thread();
   batch_.set(plan, layout_, config_->hidden);
   a.set_tokens(batch_.tokens);
   Step s(backend_, pool, batch_, memories_.batch.publish(batch_, backend_.storage()), a);

@@ -1,4 +1,5 @@
-// dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast]: runs a fixture folder and compares.
+// dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast] [--device cpu|guarded|cuda]: runs a fixture folder
+// and compares.
 //
 // Prints PASS|FAIL family max_rel=.. top1=n/n tokens=n/n selected=equal|different|none. max_rel is the
 // largest difference of a logit over the largest logit. The exact route must stay within 1e-3 with every
@@ -94,9 +95,11 @@ void compare_set(const SelectionRecorder& recorder, int layer, int position,
   if (set == nullptr || *set != expected) report.sets_equal = false;
 }
 
-Result<Report> run(const std::string& folder, const std::string& weights, Mxfp4Route route) {
+Result<Report> run(const std::string& folder, const std::string& weights, Mxfp4Route route,
+                   const std::string& device) {
   DSA_ASSIGN(const Expected expected, read_expected(folder));
-  DSA_ASSIGN(LoadedModel model, load_model(join_path(folder, weights), {.mxfp4_route = route}));
+  DSA_ASSIGN(LoadedModel model,
+             load_model(join_path(folder, weights), {.mxfp4_route = route}, 1024, 2, device));
   SelectionRecorder recorder;
   recorder.attach(*model.decoder);
   const int prompt = int(expected.input_ids.size()), vocab = expected.vocab;
@@ -147,24 +150,27 @@ Result<Report> run(const std::string& folder, const std::string& weights, Mxfp4R
 }
 
 int main(int argc, char** argv) {
-  std::string folder, weights = "model-mxfp4", route = "exact";
+  std::string folder, weights = "model-mxfp4", route = "exact", device = "cpu";
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--weights" && i + 1 < argc)
       weights = argv[++i];
     else if (arg == "--route" && i + 1 < argc)
       route = argv[++i];
+    else if (arg == "--device" && i + 1 < argc)
+      device = argv[++i];
     else if (folder.empty() && arg[0] != '-')
       folder = arg;
     else
       folder = "", i = argc;
   }
   if (folder.empty() || (route != "exact" && route != "fast")) {
-    fprintf(stderr, "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast]\n");
+    fprintf(stderr,
+            "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast] [--device ID]\n");
     return 2;
   }
   const bool exact = route == "exact";
-  const auto result = run(folder, weights, exact ? Mxfp4Route::exact : Mxfp4Route::fast);
+  const auto result = run(folder, weights, exact ? Mxfp4Route::exact : Mxfp4Route::fast, device);
   if (!result.is_ok()) {
     printf("FAIL %s: %s\n", folder.c_str(), result.status().message().c_str());
     return 1;

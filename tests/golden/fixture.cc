@@ -4,6 +4,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "backend/device.h"
+#include "tests/support/guarded_backend.h"
+
 namespace dsa::test {
 namespace {
 
@@ -70,15 +73,21 @@ Result<Expected> read_expected(const std::string& folder) {
 }
 
 Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& options, int64_t pages,
-                               int threads) {
+                               int threads, const std::string& device) {
   LoadedModel model;
   const std::string config_path = join_path(folder, "config.json");
   DSA_ASSIGN(const Json json, read_json_file(config_path, {.python_numbers = true}));
   DSA_ASSIGN(model.config, parse_model_config(json, config_path, folder));
   DSA_ASSIGN(auto checkpoint, Checkpoint::open(folder));
-  DSA_ASSIGN(model.backend, create_cpu_backend(threads));
+  if (device == "guarded") {
+    model.backend = std::make_unique<GuardedBackend>();
+  } else if (device == "cpu") {
+    DSA_ASSIGN(model.backend, create_cpu_backend(threads));
+  } else {
+    DSA_ASSIGN(model.backend, create_gpu_backend(device, ""));
+  }
   DSA_ASSIGN(model.decoder, load_decoder(model.config, checkpoint, *model.backend, options, {}));
-  DSA_ASSIGN(model.pool, PagePool::create(model.decoder->state_layout(), pages));
+  DSA_ASSIGN(model.pool, PagePool::create(model.decoder->state_layout(), pages, 0, model.backend->storage()));
   return model;
 }
 

@@ -42,8 +42,9 @@ struct LoadedModel {
   std::unique_ptr<PagePool> pool;
 };
 
+// `device`: "cpu", "guarded" (support/guarded_backend.h), or a GPU as in backend/device.h.
 Result<LoadedModel> load_model(const std::string& folder, const ModelOptions& options, int64_t pages = 1024,
-                               int threads = 2);
+                               int threads = 2, const std::string& device = "cpu");
 
 // Appends `count` tokens in one step, commits, and returns the logits of the last one.
 Result<std::vector<float>> append(LoadedModel& model, SequenceState& sequence, const int32_t* tokens,

@@ -1,0 +1,32 @@
+// backend/device.h: the GPUs of this machine, each with what keeps it from being used.
+//
+// Code for them lies in a module of its own, libdsa_sdk_cuda.so, which is loaded when somebody asks: a machine without a
+// driver, or an installation without the module, only has reasons to tell.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/status.h"
+
+namespace dsa {
+
+struct DeviceInfo {
+  std::string id;            // "cuda:GPU-<uuid>"; "cuda" where nothing can be named
+  std::string name, driver;  // "580.65 (CUDA 13.0)"
+  Status why_not;            // ok: a kernel ran on it
+  bool integrated = false, drives_display = false;
+  uint64_t total_bytes = 0, free_bytes = 0;
+};
+
+// Empty if there is no module; one entry with the reason if the module cannot be used at all. `module_dir` empty: the
+// folder of this library.
+std::vector<DeviceInfo> list_gpus(const std::string& module_dir);
+
+// `id` as listed, "cuda" for the first usable one, or "cuda:N" for number N of those listed.
+Result<std::unique_ptr<Backend>> create_gpu_backend(const std::string& id, const std::string& module_dir);
+
+}  // namespace dsa
