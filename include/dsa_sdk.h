@@ -59,7 +59,7 @@ extern "C" {
 #define DSA_VERSION_MAJOR 0
 #define DSA_VERSION_MINOR 2
 #define DSA_VERSION_PATCH 0
-#define DSA_API_LEVEL     3   /* grows by one whenever a symbol or a field is added */
+#define DSA_API_LEVEL     4   /* grows by one whenever a symbol or a field is added */
 
 #if defined(DSA_STATIC)
 #  define DSA_API
@@ -79,7 +79,7 @@ typedef struct dsa_str { const char *ptr; size_t len; } dsa_str;   /* UTF-8; ptr
 
 typedef struct dsa_runtime dsa_runtime;   /* devices, threads, log of one user of the library */
 typedef struct dsa_package dsa_package;   /* a model on disk: headers read, no weights    */
-typedef struct dsa_plan    dsa_plan;      /* a costed placement; none exist yet, pass NULL */
+typedef struct dsa_plan    dsa_plan;      /* a costed placement */
 typedef struct dsa_model   dsa_model;     /* loaded weights and their scheduler           */
 typedef struct dsa_session dsa_session;   /* one conversation                             */
 typedef struct dsa_prompt  dsa_prompt;    /* messages being put together                  */
@@ -219,7 +219,7 @@ typedef struct dsa_runtime_options {
   dsa_thread_fn on_thread;      /* each library thread calls it first and last           */
   void         *on_thread_ud;
   const dsa_allocator *host_allocator;   /* reserved                                     */
-  dsa_str       module_dir;     /* reserved                                              */
+  dsa_str       module_dir;     /* device modules; empty: the folder of this library     */
   dsa_str       cache_dir;      /* reserved                                              */
   uint32_t      max_threads;    /* per model; 0: all cores but one                       */
   uint32_t      reserved;
@@ -227,11 +227,11 @@ typedef struct dsa_runtime_options {
 
 typedef struct dsa_device_info {
   DSA_OUT
-  dsa_str  id;                  /* stable: "cpu:0"                                       */
+  dsa_str  id;                  /* stable: "cpu:0", "cuda:GPU-<uuid>"                    */
   dsa_str  name, driver;
   dsa_str  why_not;             /* empty when usable, else one sentence                  */
   int32_t  why_not_code;        /* the status that loading on it would give              */
-  int32_t  usable;
+  int32_t  usable;              /* 1 only after a kernel ran on it                       */
   int32_t  integrated, drives_display;
   uint64_t total_bytes, free_bytes;
 } dsa_device_info;
@@ -253,6 +253,39 @@ typedef struct dsa_package_info {
   uint32_t has_images, has_tools, has_reasoning, has_draft;   /* 1: usable here          */
   uint64_t kv_bytes_per_token, checkpoint_bytes;
 } dsa_package_info;
+
+typedef struct dsa_budget {     /* ceilings, never exceeded; 0: what is free             */
+  DSA_IN
+  uint64_t device_bytes;
+  uint64_t host_bytes, disk_cache_bytes;             /* reserved                         */
+  uint64_t leave_device_bytes;  /* of what is free, for others                           */
+  uint64_t leave_host_bytes;    /* reserved                                              */
+} dsa_budget;
+
+enum { DSA_GOAL_BALANCED, DSA_GOAL_FIRST_TOKEN, DSA_GOAL_THROUGHPUT, DSA_GOAL_QUIET };
+enum { DSA_KV_MODEL, DSA_KV_BF16, DSA_KV_FP8 };
+
+typedef struct dsa_plan_request {
+  DSA_IN
+  const dsa_budget *budget;     /* NULL: all zero                                        */
+  const dsa_str    *device_ids; /* NULL: choose; at most one in this version             */
+  size_t            num_device_ids;
+  uint32_t context_tokens;      /* 0: the largest that fits                              */
+  uint32_t sessions;            /* conversations at the same time; 0: 1                  */
+  uint32_t images_per_turn, typical_prompt_tokens;   /* reserved                         */
+  int32_t  kv_format, goal;     /* reserved: DSA_KV_MODEL, DSA_GOAL_BALANCED             */
+} dsa_plan_request;
+
+typedef struct dsa_plan_summary {
+  DSA_OUT
+  int32_t  feasible;            /* 0: dsa_plan_explain says what is missing              */
+  int32_t  bound;               /* DSA_BOUND_NONE: no speed is forecast yet              */
+  uint32_t context_tokens, sessions;
+  uint64_t device_bytes, host_bytes, disk_bytes_per_token;
+  float    load_seconds, first_token_seconds, tokens_per_second;   /* 0: not known yet   */
+  float    forecast_error;
+  float    experts_on_device, experts_on_host;       /* shares, 0 to 1                   */
+} dsa_plan_summary;
 
 enum { DSA_TIER_DEVICE, DSA_TIER_HOST, DSA_TIER_DISK };
 enum { DSA_BOUND_NONE, DSA_BOUND_COMPUTE, DSA_BOUND_DEVICE_MEMORY, DSA_BOUND_COPY, DSA_BOUND_DISK,
@@ -696,13 +729,72 @@ DSA_API dsa_status dsa_package_get_info(const dsa_package *package, dsa_package_
  */
 DSA_API dsa_status dsa_package_get_meta(const dsa_package *package, const char *key, dsa_str *out);
 
-/* ---- 8 model ------------------------------------------------------------------------------------------------- */
+/* ---- 8 plan: what loading would cost; changes nothing -------------------------------------------------------- */
+
+/**
+ * Where everything would go on this machine as it is now. What does not fit is not an error: the plan is not feasible.
+ *
+ * @param package  The package.
+ * @param request  NULL: one session of the largest context, on the first usable GPU where it fits, else on the CPU.
+ *                 `device_ids` names another device: an id of dsa_runtime_get_device(), "cuda", "cuda:0" or "cpu:0".
+ * @param out      Receives the plan.
+ * @return DSA_OK, or DSA_ERROR_NO_DEVICE  there is no such device;
+ *                    DSA_ERROR_DRIVER, _BACKEND, ...  the `why_not_code` of the device that was asked for;
+ *                    DSA_ERROR_LIMIT      context_tokens is more than the model has.
+ *
+ * On failure  *out is unchanged.
+ * Lifetime    Release with dsa_plan_release(). The plan holds its package. `request` is borrowed for the call.
+ * Threading   Any thread.
+ * Since       level 4
+ */
+DSA_API dsa_status dsa_plan_create(const dsa_package *package, const dsa_plan_request *request,
+                                   dsa_plan **out);
+
+/**
+ * Frees a plan. Models that were loaded by it keep what they need.
+ *
+ * @param plan  NULL does nothing.
+ *
+ * Lifetime    The handle is not yours any more.
+ * Threading   Any thread. Never waits.
+ * Since       level 4
+ */
+DSA_API void dsa_plan_release(dsa_plan *plan);
+
+/**
+ * The numbers in short.
+ *
+ * @param plan  The plan.
+ * @param out   Receives them. `device_bytes` is what dsa_model_get_stats() will say after a load.
+ * @return DSA_OK, or a general failure.
+ *
+ * On failure  *out is unchanged.
+ * Threading   Any thread.
+ * Since       level 4
+ */
+DSA_API dsa_status dsa_plan_get(const dsa_plan *plan, dsa_plan_summary *out);
+
+/**
+ * Bytes by purpose, and what would help where the plan is not feasible.
+ *
+ * @param plan  The plan.
+ * @param json  Receives an object.
+ * @return DSA_OK, or a general failure.
+ *
+ * On failure  *json is unchanged.
+ * Lifetime    The view lives as long as the plan.
+ * Threading   Any thread.
+ * Since       level 4
+ */
+DSA_API dsa_status dsa_plan_explain(const dsa_plan *plan, dsa_str *json);
+
+/* ---- 9 model ------------------------------------------------------------------------------------------------- */
 
 /**
  * Loads a model on the calling thread.
  *
  * @param package   The package.
- * @param plan      Must be NULL: the default plan. Others come with a later version.
+ * @param plan      Of this package. NULL: on the CPU.
  * @param options   NULL: all defaults.
  * @param progress  Called on this thread, at most 20 times a second, with bytes done and total. May be NULL.
  * @param ud        Passed to `progress`.
@@ -710,7 +802,9 @@ DSA_API dsa_status dsa_package_get_meta(const dsa_package *package, const char *
  * @return DSA_OK, or DSA_ERROR_CANCELLED    `progress` answered DSA_STOP_KEEP or DSA_STOP_ROLLBACK;
  *                    DSA_ERROR_CALLBACK     `progress` answered with a negative number;
  *                    DSA_ERROR_MODEL        tensors do not fit the config;
- *                    DSA_ERROR_UNSUPPORTED  `plan` is not NULL.
+ *                    DSA_ERROR_MISMATCH     the plan is of another package;
+ *                    DSA_ERROR_OUT_OF_DEVICE_MEMORY  the device has less room than `needed`;
+ *                    DSA_ERROR_DRIVER, _BACKEND, _NO_DEVICE  the device of the plan cannot be used.
  *
  * On failure  *out is unchanged and nothing is left behind.
  * Lifetime    Release with dsa_model_release(). The model holds its package and runtime.
@@ -837,7 +931,7 @@ DSA_API dsa_status dsa_model_tokenize(const dsa_model *model, const char *text, 
 DSA_API dsa_status dsa_model_detokenize(const dsa_model *model, const dsa_token *tokens, size_t n,
                                         uint32_t flags, char *out, size_t cap, size_t *len);
 
-/* ---- 9 long operations --------------------------------------------------------------------------------------- */
+/* ---- 10 long operations -------------------------------------------------------------------------------------- */
 
 /**
  * Waits until an operation has ended, and says how.
@@ -892,7 +986,7 @@ DSA_API dsa_status dsa_op_get_error(const dsa_op *op, dsa_error *out);
  */
 DSA_API void dsa_op_release(dsa_op *op);
 
-/* ---- 10 images: decoded once, shareable by prompts, sessions and models ------------------------------------------ */
+/* ---- 11 images: decoded once, shareable by prompts, sessions and models ------------------------------------------ */
 
 /**
  * Reads a picture from a file: see dsa_image_from_memory().
@@ -1022,7 +1116,7 @@ DSA_API dsa_status dsa_image_get_id(const dsa_image *image, dsa_str *out);
  */
 DSA_API dsa_status dsa_image_prepare(const dsa_image *image, const dsa_model *model, dsa_op **out);
 
-/* ---- 11 prompt: a builder; everything is copied ---------------------------------------------------------------- */
+/* ---- 12 prompt: a builder; everything is copied ---------------------------------------------------------------- */
 
 /**
  * An empty prompt. The same prompt may be used for several runs, sessions and models.
@@ -1295,7 +1389,7 @@ DSA_API dsa_status dsa_prompt_measure(const dsa_prompt *prompt, const dsa_model 
 DSA_API dsa_status dsa_prompt_render(const dsa_prompt *prompt, const dsa_model *model, char *out,
                                      size_t cap, size_t *len);
 
-/* ---- 12 session ------------------------------------------------------------------------------------------------ */
+/* ---- 13 session ------------------------------------------------------------------------------------------------ */
 
 /**
  * An empty conversation. Takes no pages before the first run.
@@ -1428,7 +1522,7 @@ DSA_API dsa_status dsa_session_generate(dsa_session *session, const dsa_prompt *
 DSA_API dsa_status dsa_session_ask(dsa_session *session, const char *text, size_t len,
                                    dsa_event_fn on_event, void *ud);
 
-/* ---- 13 run: generation that you pull -------------------------------------------------------------------------- */
+/* ---- 14 run: generation that you pull -------------------------------------------------------------------------- */
 
 /**
  * Validates, tokenizes, checks the room, queues, returns. After DSA_OK there is exactly one DONE, whatever happens.

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "engine/operation.h"
 #include "engine/package.h"
+#include "engine/plan.h"
 #include "engine/prompt.h"
 #include "engine/run.h"
 #include "engine/runtime.h"
@@ -35,6 +36,9 @@ struct dsa_runtime : dsa::api::Handle<dsa::Runtime> {
   using Handle::Handle;
 };
 struct dsa_package : dsa::api::Handle<const dsa::Package> {
+  using Handle::Handle;
+};
+struct dsa_plan : dsa::api::Handle<const dsa::Plan> {
   using Handle::Handle;
 };
 struct dsa_model : dsa::api::Handle<dsa::Engine> {

@@ -87,7 +87,11 @@ std::string describe() {
 
 uint32_t dsa_version(void) { return DSA_VERSION_MAJOR * 10000 + DSA_VERSION_MINOR * 100 + DSA_VERSION_PATCH; }
 
+#if defined(DSA_HAS_CUDA)
+const char* dsa_version_string(void) { return "0.2.0 (cpu, cuda)"; }
+#else
 const char* dsa_version_string(void) { return "0.2.0 (cpu)"; }
+#endif
 static_assert(DSA_VERSION_MAJOR == 0 && DSA_VERSION_MINOR == 2 && DSA_VERSION_PATCH == 0,
               "and the text above");
 
@@ -104,6 +108,9 @@ const char* dsa_abi_json(void) {
 
 int32_t dsa_has_feature(const char* name) {
   if (name == nullptr) return 0;
+#if defined(DSA_HAS_CUDA)
+  if (std::string_view(name) == "cuda") return 1;
+#endif
   for (const char* known : {"cpu", "images", "text"})
     if (std::string_view(name) == known) return 1;
   return 0;

@@ -61,6 +61,14 @@ Outcome load(const Package& package, const EngineOptions& options, dsa_progress_
   return DSA_OK;
 }
 
+Status check_plan(const dsa_package& package, const dsa_plan* plan) {
+  DSA_TRY(check_handle(plan, "plan"));
+  if (plan->impl->package() != package.impl)
+    return error(Code::mismatch, "the plan was made for another package than '", package.impl->name(), "'")
+        .with_fix(Fix::input);
+  return plan->impl->why_not();
+}
+
 Status check_tokenizer(const dsa_model* model) {
   DSA_TRY(model->impl->check_open());
   if (!model->impl->tokenizer()) return error(Code::unsupported, "the package has no tokenizer");
@@ -79,7 +87,7 @@ dsa_status dsa_model_load(const dsa_package* package, const dsa_plan* plan, cons
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(package, "package"));
     DSA_TRY(check_pointer(out, "out"));
-    DSA_TRY(check_reserved(plan != nullptr, "plan"));
+    if (plan != nullptr) DSA_TRY(check_plan(*package, plan));
     dsa_load_options o{};
     if (options != nullptr) DSA_TRY(read_in(options, "dsa_load_options", o));
     DSA_TRY(check_constant(o.ready_when, 2, "ready_when"));
@@ -93,6 +101,7 @@ dsa_status dsa_model_load(const dsa_package* package, const dsa_plan* plan, cons
     DSA_TRY(check_reserved(o.expert_profile.len != 0, "expert_profile"));
     DSA_TRY(check_reserved(o.chat_template.len != 0, "chat_template"));
     EngineOptions made;
+    if (plan != nullptr) made = plan->impl->engine_options();
     if (o.queue_limit != 0) made.queue_limit = int(std::min<uint32_t>(o.queue_limit, 1u << 20));
     return load(*package->impl, made, progress, ud, out);
   });
@@ -128,6 +137,7 @@ dsa_status dsa_model_get_stats(const dsa_model* model, dsa_model_stats* out) {
     DSA_TRY(check_out(out, "dsa_model_stats"));
     DSA_ASSIGN(const EngineStats stats, model->impl->stats());
     dsa_model_stats made{};
+    made.device_bytes = stats.device_bytes;
     made.host_bytes = stats.host_bytes;
     made.kv_bytes = stats.kv_bytes;
     made.expert_bytes = stats.expert_bytes;

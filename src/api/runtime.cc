@@ -14,7 +14,6 @@ dsa_status dsa_runtime_create(const dsa_runtime_options* options, dsa_runtime** 
     DSA_TRY(check_constant(o.log_level, 5, "log_level"));
     DSA_TRY(check_reserved(o.isolation != DSA_ISOLATE_NONE, "isolation"));
     DSA_TRY(check_reserved(o.host_allocator != nullptr, "host_allocator"));
-    DSA_TRY(check_reserved(o.module_dir.len != 0, "module_dir"));
     DSA_TRY(check_reserved(o.cache_dir.len != 0, "cache_dir"));
     DSA_TRY(check_reserved(o.reserved != 0, "dsa_runtime_options.reserved"));
     if (o.max_threads > 1024)
@@ -28,6 +27,9 @@ dsa_status dsa_runtime_create(const dsa_runtime_options* options, dsa_runtime** 
     made.on_thread = o.on_thread;
     made.on_thread_ud = o.on_thread_ud;
     made.max_threads = int(o.max_threads);
+    DSA_ASSIGN(const std::string_view module_dir,
+               read_utf8(o.module_dir.ptr, o.module_dir.len, "module_dir"));
+    made.module_dir = module_dir;
     *out = new dsa_runtime(std::make_shared<Runtime>(made));
     return DSA_OK;
   });
@@ -48,7 +50,7 @@ dsa_status dsa_runtime_count_devices(const dsa_runtime* runtime, size_t* out) {
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(runtime, "runtime"));
     DSA_TRY(check_pointer(out, "out"));
-    *out = 1;
+    *out = runtime->impl->find_devices().size();
     return DSA_OK;
   });
 }
@@ -57,16 +59,23 @@ dsa_status dsa_runtime_get_device(const dsa_runtime* runtime, size_t index, dsa_
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(runtime, "runtime"));
     DSA_TRY(check_out(out, "dsa_device_info"));
-    if (index != 0)
-      return error(Code::argument, "there is no device ", index, ", only device 0").with_fix(Fix::input);
+    const std::vector<DeviceInfo> devices = runtime->impl->devices();
+    if (index >= devices.size())
+      return error(Code::argument, "there is no device ", index, ", the last one is ", devices.size() - 1)
+          .with_fix(Fix::input);
+    const DeviceInfo& device = devices[index];
+    const auto keep = [&](const std::string& text) { return view_of(runtime->impl->keep(text)); };
     dsa_device_info info{};
-    info.id = view_of("cpu:0");
-    info.name = view_of(runtime->impl->cpu_name());
-    info.driver = info.why_not = view_of("");
-    info.usable = 1;
-    info.integrated = 1;
-    info.total_bytes = Runtime::total_memory();
-    info.free_bytes = Runtime::free_memory();
+    info.id = keep(device.id);
+    info.name = keep(device.name);
+    info.driver = keep(device.driver);
+    info.why_not = keep(device.why_not.message());
+    info.why_not_code = int32_t(device.why_not.code());
+    info.usable = device.why_not.is_ok();
+    info.integrated = device.integrated;
+    info.drives_display = device.drives_display;
+    info.total_bytes = device.total_bytes;
+    info.free_bytes = device.free_bytes;
     write_out(info, out);
     return DSA_OK;
   });

@@ -124,8 +124,8 @@ dsa_status dsa_session_get_info(const dsa_session* session, dsa_session_info* ou
     made.turns = info.turns;
     made.images = info.images;
     made.state = info.running ? DSA_SESSION_RUNNING : DSA_SESSION_IDLE;
-    made.tier = DSA_TIER_HOST;
-    made.host_bytes = info.bytes;
+    made.tier = info.on_device ? DSA_TIER_DEVICE : DSA_TIER_HOST;
+    (info.on_device ? made.device_bytes : made.host_bytes) = info.bytes;
     write_out(made, out);
     return DSA_OK;
   });

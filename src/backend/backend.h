@@ -24,6 +24,12 @@ class Backend {
   virtual Storage& storage() = 0;
   // Before a thread uses the queue.
   virtual void enter_thread() {}
+
+  // True if replay() keeps what it has seen.
+  virtual bool can_replay() const { return false; }
+  // Puts `work` on the queue. Work of the same key makes the same launches with the same arguments, and differs only in
+  // what the memory holds that they point to: it may be recorded once and put there again.
+  virtual void replay(uint64_t, const std::function<void()>& work) { work(); }
 };
 
 // The CPU with its best kernels. threads 0: all cores but one, at least one.

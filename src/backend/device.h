@@ -20,6 +20,7 @@ struct DeviceInfo {
   Status why_not;            // ok: a kernel ran on it
   bool integrated = false, drives_display = false;
   uint64_t total_bytes = 0, free_bytes = 0;
+  uint64_t backend_bytes = 0;  // that a backend takes before anybody asks
 };
 
 // Empty if there is no module; one entry with the reason if the module cannot be used at all. `module_dir` empty: the

@@ -48,15 +48,17 @@ Result<std::shared_ptr<Engine>> Engine::create(EngineParts parts, const EngineOp
   std::shared_ptr<Runtime> runtime = parts.runtime;
   std::shared_ptr<Engine> core(new Engine(std::move(parts), options));
   core->default_context_ = std::min(core->parts_.max_context, options.default_context);
+  Storage& storage = core->parts_.backend ? core->parts_.backend->storage() : host_storage();
   // Fewer sessions rather than no model where address space is short.
   for (int64_t sessions = options.pool_sessions;; sessions /= 2) {
     core->num_pages_ = sessions * core->pages_of(core->default_context_);
-    auto pool = PagePool::create(core->parts_.model->state_layout(), core->num_pages_);
+    auto pool =
+        PagePool::create(core->parts_.model->state_layout(), core->num_pages_, options.pool_states, storage);
     if (pool.is_ok()) {
       core->pool_ = std::move(pool).value();
       break;
     }
-    if (sessions <= 1) return pool.status();
+    if (sessions <= 1 || !storage.is_host()) return pool.status();
   }
   DSA_TRY(start_thread(runtime, "dsa-engine", [core] { core->work_loop(); }));
   return std::shared_ptr<Engine>(core.get(), [core](Engine* engine) { engine->stop(); });
@@ -104,7 +106,8 @@ Result<EngineStats> Engine::stats() const {
   stats.kv_bytes = pool_ ? pool_->used_bytes() : 0;
   stats.expert_bytes = parts_.expert_bytes;
   stats.host_bytes = model_bytes_;
-  for (const Session* session : sessions_) stats.host_bytes += session->info_.bytes;
+  if (on_device()) stats.device_bytes = parts_.backend->storage().allocated_bytes();
+  for (const Session* session : sessions_) stats.host_bytes += on_device() ? 0 : session->info_.bytes;
   stats.host_bytes += picture_bytes_;
   stats.running = uint32_t(num_active_);
   stats.queued = uint32_t(waiting());
@@ -967,12 +970,15 @@ void Engine::free_everything() noexcept {
     pool_.reset();
   }
   std::unique_ptr<LanguageModel> model;
+  std::unique_ptr<Backend> backend;
   {
-    const std::lock_guard lock(mutex_);  // prompts ask it for the shapes of pictures
+    const std::lock_guard lock(
+        mutex_);  // prompts ask the model for the shapes of pictures, statistics the backend
     model = std::move(parts_.model);
+    backend = std::move(parts_.backend);
   }
   model.reset();
-  parts_.backend.reset();
+  backend.reset();
   sampler_ = Sampler(0);
   {
     const std::lock_guard lock(mutex_);

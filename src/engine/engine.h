@@ -52,15 +52,17 @@ struct EngineParts {
 };
 
 struct EngineOptions {
+  std::string device;  // as in backend/device.h; empty: the CPU
   int queue_limit = 64;
   int default_context = 32768;  // of a session that names none; at most the model's
-  int pool_sessions = 16;       // full contexts that the page pool holds; address space, not memory
-  int chunk = 128;              // prompt tokens in one step while others decode
+  int pool_sessions = 16;  // full contexts that the page pool holds; on the CPU address space, not memory
+  int pool_states = 0;     // copies of what sessions do not page; 0: as many as are asked for
+  int chunk = 128;         // prompt tokens in one step while others decode
   uint64_t picture_bytes = uint64_t(256) << 20;  // features of pictures that are kept for the next run
 };
 
 struct EngineStats {
-  uint64_t host_bytes = 0, kv_bytes = 0, expert_bytes = 0;
+  uint64_t device_bytes = 0, host_bytes = 0, kv_bytes = 0, expert_bytes = 0;
   uint64_t prompt_tokens = 0, output_tokens = 0, runs = 0, cancelled = 0, failed = 0;
   uint64_t pictures_encoded = 0, picture_hits = 0;  // hits: a run found its picture encoded
   uint32_t running = 0, queued = 0, sessions = 0;
@@ -161,6 +163,8 @@ class Engine {
   void finish(std::shared_ptr<Run> run, Finish finish, Status status, bool keep) noexcept;
   void free_everything() noexcept;
 
+  // Sessions lie in the memory of a device. With the mutex held.
+  bool on_device() const { return parts_.backend && !parts_.backend->storage().is_host(); }
   int64_t pages_of(int64_t tokens) const { return (tokens + kPageSize - 1) / kPageSize; }
   int64_t pages_wanted(const Run& run) const;
   bool is_end_token(TokenId token) const;

@@ -191,7 +191,10 @@ Result<std::shared_ptr<Engine>> Package::load(const EngineOptions& options,
                                               const LoadProgress& progress) const {
   EngineParts parts;
   parts.runtime = runtime_;
-  {
+  if (!options.device.empty()) {
+    const SignalsBlocked blocked;
+    DSA_ASSIGN(parts.backend, create_gpu_backend(options.device, runtime_->module_dir()));
+  } else {
     const SignalsBlocked blocked;  // the backend starts threads, and they inherit it
     DSA_ASSIGN(parts.backend, create_cpu_backend(runtime_->max_threads(),
                                                  [runtime = runtime_](const char* thread, bool entering) {

@@ -43,6 +43,8 @@ class Package {
   bool has_images() const { return config_->vision.layers > 0 && has_chat() && format_->image_token() >= 0; }
   uint64_t kv_bytes_per_token() const;
   uint64_t state_bytes() const;  // of a mark
+  // What it would take of a device; reads headers alone.
+  Result<ModelSize> measure() const { return measure_model(*config_, *checkpoint_, ModelOptions()); }
   // One scalar of config.json; null if there is none.
   const std::string* meta(const std::string& key) const;
 

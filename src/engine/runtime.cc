@@ -78,6 +78,33 @@ void Runtime::call_on_thread(const char* name, bool entering) noexcept {
   }
 }
 
+std::vector<DeviceInfo> Runtime::find_devices() {
+  DeviceInfo cpu;
+  cpu.id = "cpu:0";
+  cpu.name = cpu_name_;
+  cpu.integrated = true;
+  cpu.total_bytes = total_memory();
+  cpu.free_bytes = free_memory();
+  std::vector<DeviceInfo> found{cpu};
+  for (DeviceInfo& gpu : list_gpus(options_.module_dir)) found.push_back(std::move(gpu));
+  const std::lock_guard lock(devices_mutex_);
+  devices_ = found;
+  return found;
+}
+
+std::vector<DeviceInfo> Runtime::devices() {
+  {
+    const std::lock_guard lock(devices_mutex_);
+    if (!devices_.empty()) return devices_;
+  }
+  return find_devices();
+}
+
+std::string_view Runtime::keep(const std::string& text) {
+  const std::lock_guard lock(devices_mutex_);
+  return *kept_.insert(text).first;
+}
+
 uint64_t Runtime::total_memory() {
   struct sysinfo info;
   return sysinfo(&info) == 0 ? uint64_t(info.totalram) * info.mem_unit : 0;

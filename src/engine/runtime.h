@@ -7,9 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
+#include "backend/device.h"
 #include "base/status.h"
 
 namespace dsa {
@@ -41,6 +45,7 @@ class Runtime {
     ThreadFn on_thread = nullptr;
     void* on_thread_ud = nullptr;
     int max_threads = 0;
+    std::string module_dir;  // empty: the folder of the library
   };
 
   explicit Runtime(const Options& options);
@@ -60,8 +65,13 @@ class Runtime {
   int max_threads() const { return options_.max_threads; }
   uint64_t next_run_id() { return next_run_id_.fetch_add(1, std::memory_order_relaxed); }
 
-  // The one device of this version.
-  const std::string& cpu_name() const { return cpu_name_; }
+  const std::string& module_dir() const { return options_.module_dir; }
+
+  // The CPU, then the GPUs. Looks for them again, or gives what was found last.
+  std::vector<DeviceInfo> find_devices();
+  std::vector<DeviceInfo> devices();
+  // The same text for as long as the runtime lives.
+  std::string_view keep(const std::string& text);
   static uint64_t total_memory();
   static uint64_t free_memory();
 
@@ -75,6 +85,9 @@ class Runtime {
   bool logging_ = false;
   std::atomic<uint64_t> next_run_id_{1};
   std::string cpu_name_;
+  std::mutex devices_mutex_;
+  std::vector<DeviceInfo> devices_;
+  std::set<std::string> kept_;
 };
 
 // Blocks all signals of this thread while it lives; threads started meanwhile inherit that.

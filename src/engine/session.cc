@@ -11,6 +11,7 @@ Result<Session::Info> Session::info() const {
   if (engine_->closing_) return closed_error();
   Info info = info_;
   info.running = run_ != nullptr || claimed_;
+  info.on_device = engine_->on_device();
   return info;
 }
 

@@ -42,6 +42,7 @@ class Session : public std::enable_shared_from_this<Session> {
     uint32_t num_tokens = 0, turns = 0, images = 0;
     bool running = false;
     uint64_t bytes = 0;
+    bool on_device = false;
   };
   Result<Info> info() const;
 

@@ -75,18 +75,32 @@ BatchMemory::Limits batch_limits(const ModelConfig& c, const ModelOptions& optio
           c.vision.layers > 0 ? c.hidden : 0};
 }
 
+uint64_t activation_bytes(const ModelConfig& c, const ModelOptions& options) {
+  Room room;
+  const Activations counted(c, options.max_step_tokens, options.max_step_sequences, room);
+  return room.used();
+}
+uint64_t table_bytes(const ModelConfig& c) {
+  Room room;
+  const Tables counted(c, room);
+  return room.used();
+}
+uint64_t logit_bytes(const ModelConfig& c, const ModelOptions& options) {
+  return uint64_t(options.max_step_sequences) * uint64_t(c.vocab) * sizeof(float);
+}
+uint64_t step_bytes(const ModelConfig& c, const ModelOptions& options, const StateLayout& layout) {
+  return activation_bytes(c, options) + table_bytes(c) + logit_bytes(c, options) +
+         BatchMemory::bytes(batch_limits(c, options), layout);
+}
+
 Result<Decoder::Memories> allocate(const ModelConfig& c, const ModelOptions& options,
                                    const StateLayout& layout, Storage& storage) {
   Decoder::Memories m;
-  Room room, tables_room;
-  const Activations activations(c, options.max_step_tokens, options.max_step_sequences, room);
-  const Tables tables(c, tables_room);
-  const size_t logits = size_t(options.max_step_sequences) * size_t(c.vocab) * sizeof(float);
-  DSA_ASSIGN(m.activations, storage.allocate(room.used(), "the activations"));
-  DSA_ASSIGN(m.logits, storage.allocate_mirror(logits, "the logits"));
-  DSA_ASSIGN(m.tables, storage.allocate_mirror(tables_room.used(), "the tables of the model"));
+  DSA_ASSIGN(m.activations, storage.allocate(activation_bytes(c, options), "the activations"));
+  DSA_ASSIGN(m.logits, storage.allocate_mirror(logit_bytes(c, options), "the logits"));
+  DSA_ASSIGN(m.tables, storage.allocate_mirror(table_bytes(c), "the tables of the model"));
   DSA_ASSIGN(m.batch, BatchMemory::create(batch_limits(c, options), layout, storage));
-  m.bytes = room.used() + logits + tables_room.used() + BatchMemory::bytes(batch_limits(c, options), layout);
+  m.bytes = step_bytes(c, options, layout);
   return m;
 }
 
@@ -165,20 +179,45 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
         return error(Code::argument, "token ", s.tokens[t], " is not in the vocabulary of ", config_->vocab)
             .with_fix(Fix::input);
   backend_.enter_thread();
-  batch_.set(plan, layout_, config_->hidden);
+  const bool replays = can_replay(plan);
+  batch_.set(plan, layout_, config_->hidden, replays ? batch_limits(*config_, options_).pages : 0);
   a.set_tokens(batch_.tokens);
   Step s(backend_, pool, batch_, memories_.batch.publish(batch_, backend_.storage()), a);
-
-  ops::embedding(s, weights_->embedding, a.running);  // [tokens, hidden]
-  ops::place_rows(s, a.running);                      // where features of pictures stand in for tokens
-  residuals_->begin(s);
-  for (size_t l = 0; l < weights_->layers.size(); ++l) layer(s, weights_->layers[l], int(l));
-  output(s);
+  if (replays)
+    backend_.replay(replay_key(pool), [&] { forward(s); });
+  else
+    forward(s);
 
   const int64_t rows = int64_t(batch_.logit_rows.size());
   backend_.storage().download(memories_.logits, 0, size_t(rows) * size_t(config_->vocab) * sizeof(float));
   DSA_TRY(backend_.storage().finish());
   return Tensor(memories_.logits.host.get(), DType::f32, {rows, config_->vocab});
+}
+
+// A step of one token for each sequence, that nobody looks into.
+bool Decoder::can_replay(const StepPlan& plan) const {
+  if (!backend_.can_replay() || options_.selection != Selection::learned || observer_) return false;
+  for (const SequenceStep& s : plan.sequences)
+    if (s.count != 1 || !s.wants_logits || !s.placed.empty()) return false;
+  return true;
+}
+
+// Everything that the launches of such a step depend on beside memory whose place does not change.
+uint64_t Decoder::replay_key(const PagePool& pool) const {
+  const bool selects = config_->indexer.top_k > 0 && !config_->indexer.selects_all(batch_.max_visible);
+  uint64_t key = 0xcbf29ce484222325u;
+  for (const uint64_t part : {uint64_t(batch_.sequences), uint64_t(batch_.max_pages), uint64_t(selects),
+                              uint64_t(reinterpret_cast<uintptr_t>(&pool))})
+    key = (key ^ part) * 0x100000001b3u;
+  return key;
+}
+
+void Decoder::forward(Step& s) {
+  ops::embedding(s, weights_->embedding, s.activations().running);  // [tokens, hidden]
+  ops::place_rows(s, s.activations().running);  // where features of pictures stand in for tokens
+  residuals_->begin(s);
+  for (size_t l = 0; l < weights_->layers.size(); ++l) layer(s, weights_->layers[l], int(l));
+  output(s);
 }
 
 void Decoder::layer(Step& s, const LayerWeights& w, int number) {
@@ -246,6 +285,23 @@ Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig>
                                            backend, options, layout, std::move(memories));
   DSA_TRY(backend.storage().finish());
   return decoder;
+}
+
+Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& checkpoint,
+                                const ModelOptions& options) {
+  DecoderWeights weights;
+  WeightLoader loader(checkpoint, config.tensor_prefix, weights, WeightLoader::Reads::headers);
+  const Family* family = find_family(config.architecture);
+  DSA_ASSERT(family != nullptr);
+  DSA_TRY(family->load(loader, config, weights));
+  const StateLayout layout = state_layout_of(config, weights);
+  ModelSize size;
+  size.weights = placed_weight_bytes(weights, config);
+  size.step = step_bytes(config, options, layout);
+  size.page = layout.page_floats() * sizeof(float);
+  size.state = layout.state_bytes();
+  size.host = size.step - activation_bytes(config, options);
+  return size;
 }
 
 Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,

@@ -41,6 +41,9 @@ class Decoder final : public LanguageModel {
   void observe_selection(SelectionObserver observer) { observer_ = std::move(observer); }
 
  private:
+  bool can_replay(const StepPlan& plan) const;
+  uint64_t replay_key(const PagePool& pool) const;
+  void forward(Step& s);
   void layer(Step& s, const LayerWeights& w, int number);
   void output(Step& s);
   void fill_tables();

@@ -76,7 +76,7 @@ Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int inde
   const Tensor chosen = pooled ? a.pools : a.selected;  // [tokens, top_k / group]
 
   // The constants of the score do not change the order, so they are left out. Scores of a few rows at a time.
-  const int64_t context = std::max(1, s.batch().max_visible / config.group);
+  const int64_t context = std::max(1, s.batch().context / config.group);
   const int64_t rows_max = std::max<int64_t>(1, a.index_scores.count() / context);
   for (int64_t first = 0; first < tokens; first += rows_max) {
     const int64_t rows = std::min(rows_max, tokens - first);

@@ -50,6 +50,18 @@ struct ModelOptions {
 // Called between reads at most 64 MiB apart; false cancels the load with Code::cancelled.
 using LoadProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
+// What a model takes of the memory of kernels, in bytes, where that is not the memory of the host.
+struct ModelSize {
+  uint64_t weights = 0;
+  uint64_t step = 0;   // activations, logits, tables
+  uint64_t page = 0;   // kPageSize positions of one session
+  uint64_t state = 0;  // one copy of what a session does not page
+  uint64_t host = 0;   // the other side of what both touch
+};
+// From the headers of the checkpoint alone; refuses what a load would refuse for them.
+Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& checkpoint,
+                                const ModelOptions& options);
+
 // Checks every tensor name, shape and number format that the config asks for, then builds the model on
 // `backend`, which it keeps using. Experts stay where they lie in the checkpoint's mapping.
 Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,

@@ -163,7 +163,6 @@ Status place_weights(DecoderWeights& weights, const ModelConfig& config, Storage
     p = memory + range.offset + (from - range.begin);
   });
   weights.converted.clear();
-  weights.realigned.clear();
   weights.converted_bytes = 0;
   weights.placed_bytes = total;
   return Status::ok();

@@ -1,7 +1,9 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include "kernels/common/numbers.h"
 
@@ -60,9 +62,9 @@ Result<const StoredTensor*> WeightLoader::find(const std::string& name, const st
 
 const void* WeightLoader::aligned(const StoredTensor& tensor) {
   if (reinterpret_cast<uintptr_t>(tensor.data) % dtype_bytes(tensor.dtype) == 0) return tensor.data;
-  owner_.realigned.emplace_back(tensor.data, tensor.data + tensor.bytes);
-  owner_.converted_bytes += tensor.bytes;
-  return owner_.realigned.back().data();
+  void* copy = own_bytes(tensor.bytes);
+  if (reads_all()) memcpy(copy, tensor.data, tensor.bytes);
+  return copy;
 }
 
 Status WeightLoader::matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out) {
@@ -85,7 +87,7 @@ Result<const float*> WeightLoader::block_scales(const std::string& name, const s
   const std::vector<int64_t> scale_shape = {blocks(shape[0]), blocks(shape[1])};
   Tensor scales;
   DSA_TRY(vector(name, scale_shape, scales));
-  for (int64_t i = 0; i < scales.count(); ++i)
+  for (int64_t i = 0; reads_all() && i < scales.count(); ++i)
     if (!std::isfinite(scales.f32()[i]))
       return error(Code::model, "'", prefix_, name, "' holds ", scales.f32()[i], " at ", i,
                    ", expected finite scales");
@@ -98,7 +100,7 @@ Status WeightLoader::plain_matrix(const std::string& name, std::vector<int64_t> 
   const auto* codes = out.as<const uint8_t>();
   const int64_t rows = shape[0], columns = shape[1];
   float* values = own(size_t(rows) * size_t(columns));
-  for (int64_t r = 0; r < rows; ++r)
+  for (int64_t r = 0; reads_all() && r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c)
       values[r * columns + c] = fp8_value(codes, out.block_scales, columns, r, c);
   out = view(values, DType::f32, shape);
@@ -107,18 +109,18 @@ Status WeightLoader::plain_matrix(const std::string& name, std::vector<int64_t> 
 
 Status WeightLoader::vector(const std::string& name, std::vector<int64_t> shape, Tensor& out, bool at_least) {
   DSA_ASSIGN(const StoredTensor* tensor, find(name, shape, at_least));
+  if (tensor->dtype != DType::f32 && tensor->dtype != DType::bf16)
+    return error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", dtype_name(tensor->dtype),
+                 ", expected BF16 or F32");
   const size_t n = size_t(count_of(shape));
   float* values = own(n);
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; reads_all() && i < n; ++i) {
     if (tensor->dtype == DType::f32) {
       memcpy(&values[i], tensor->data + i * sizeof(float), sizeof(float));
-    } else if (tensor->dtype == DType::bf16) {
+    } else {
       bf16 value;
       memcpy(&value, tensor->data + i * sizeof value, sizeof value);
       values[i] = to_f32(value);
-    } else {
-      return error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", dtype_name(tensor->dtype),
-                   ", expected BF16 or F32");
     }
   }
   out = view(values, DType::f32, shape);
@@ -158,7 +160,7 @@ Status WeightLoader::expert_matrix(const std::string& name, int64_t out_dim, int
   if (scales->dtype != DType::u8 && scales->dtype != DType::f8_e8m0)
     return error(Code::model, file_of(*scales), ": '", prefix_, name, ".weight_scale' is ",
                  dtype_name(scales->dtype), ", expected U8 or F8_E8M0 exponents");
-  if (memchr(scales->data, 255, scales->bytes) != nullptr)
+  if (reads_all() && memchr(scales->data, 255, scales->bytes) != nullptr)
     return error(Code::model, file_of(*scales), ": '", prefix_, name,
                  ".weight_scale' holds the scale code 255, which is NaN");
   out = {DType::u8, blocks->data, scales->data, nullptr};
@@ -174,12 +176,14 @@ Status WeightLoader::stacked_experts(const std::string& name, int64_t out_dim, i
       return error(Code::model, file_of(*stored), ": '", prefix_, name, "' is ", dtype_name(stored->dtype),
                    ", expected BF16 or F32");
     const size_t size = dtype_bytes(stored->dtype);
-    owner_.realigned.emplace_back(stored->bytes);
-    owner_.converted_bytes += stored->bytes;
-    uint8_t* to = owner_.realigned.back().data();
+    auto* to = static_cast<uint8_t*>(own_bytes(stored->bytes));
     for (int64_t e = 0; e < experts; ++e) {
       const uint8_t* from = stored->data + size_t(e * in_dim * out_dim) * size;
       out[size_t(e)].*pick = {stored->dtype, to, nullptr, nullptr};
+      if (!reads_all()) {
+        to += size_t(in_dim * out_dim) * size;
+        continue;
+      }
       for (int64_t o = 0; o < out_dim; ++o)
         for (int64_t i = 0; i < in_dim; ++i, to += size)
           memcpy(to, from + size_t(i * out_dim + o) * size, size);
@@ -199,7 +203,7 @@ Status WeightLoader::stacked_experts(const std::string& name, int64_t out_dim, i
       return error(Code::model, file_of(*tensor), ": '", prefix_, name,
                    tensor == blocks ? "_blocks" : "_scales", "' is ", dtype_name(tensor->dtype),
                    ", expected U8");
-  if (memchr(scales->data, 255, scales->bytes) != nullptr)
+  if (reads_all() && memchr(scales->data, 255, scales->bytes) != nullptr)
     return error(Code::model, file_of(*scales), ": '", prefix_, name,
                  "_scales' holds the scale code 255, which is NaN");
   for (int64_t e = 0; e < experts; ++e)
@@ -208,10 +212,11 @@ Status WeightLoader::stacked_experts(const std::string& name, int64_t out_dim, i
   return Status::ok();
 }
 
-float* WeightLoader::own(size_t floats) {
-  owner_.converted.emplace_back(floats);
-  owner_.converted_bytes += floats * sizeof(float);
-  return owner_.converted.back().data();
+void* WeightLoader::own_bytes(size_t bytes) {
+  owner_.converted.emplace_back(std::calloc(std::max<size_t>(bytes, 1), 1));
+  if (owner_.converted.back() == nullptr) throw std::bad_alloc();
+  owner_.converted_bytes += bytes;
+  return owner_.converted.back().get();
 }
 
 }  // namespace dsa

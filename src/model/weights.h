@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -129,8 +129,10 @@ struct DecoderWeights {
   std::vector<LayerWeights> layers;
   VisionWeights vision;
   // Owners of what the views above show and the checkpoint does not hold.
-  std::deque<std::vector<float>> converted;  // small tensors as f32
-  std::deque<std::vector<uint8_t>> realigned;
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::vector<std::unique_ptr<void, Free>> converted;  // small tensors as f32, and what was not aligned
   uint64_t converted_bytes = 0;
   Memory placed;  // all of it, where kernels read no memory of the host
   uint64_t placed_bytes = 0;
@@ -140,11 +142,17 @@ struct DecoderWeights {
 // expected.
 class WeightLoader {
  public:
-  WeightLoader(const Checkpoint& checkpoint, std::string prefix, DecoderWeights& owner)
-      : checkpoint_(checkpoint), prefix_(std::move(prefix)), owner_(owner) {}
+  // What is read: everything, or headers alone, for the sizes of what a load would make; values are zeros then.
+  enum class Reads { all, headers };
+
+  WeightLoader(const Checkpoint& checkpoint, std::string prefix, DecoderWeights& owner,
+               Reads reads = Reads::all)
+      : checkpoint_(checkpoint), prefix_(std::move(prefix)), owner_(owner), reads_(reads) {}
 
   // The same with another prefix.
-  WeightLoader with_prefix(std::string prefix) const { return {checkpoint_, std::move(prefix), owner_}; }
+  WeightLoader with_prefix(std::string prefix) const {
+    return {checkpoint_, std::move(prefix), owner_, reads_};
+  }
 
   bool has(const std::string& name) const { return checkpoint_.find(prefix_ + name) != nullptr; }
   // A matrix as it lies in the file: bf16, f32, or FP8 with the scales of its tiles in <name>_scale_inv.
@@ -162,18 +170,21 @@ class WeightLoader {
   // turned here, once.
   Status stacked_experts(const std::string& name, int64_t out_dim, int64_t in_dim,
                          ExpertMatrix ExpertWeights::*pick, std::vector<ExpertWeights>& out);
-  // f32 memory that lives as long as the weights.
-  float* own(size_t floats);
+  // f32 memory that lives as long as the weights, zeros.
+  float* own(size_t floats) { return static_cast<float*>(own_bytes(floats * sizeof(float))); }
 
  private:
   Result<const StoredTensor*> find(const std::string& name, const std::vector<int64_t>& shape, bool at_least);
   Result<const float*> block_scales(const std::string& name, const std::vector<int64_t>& shape);
   const void* aligned(const StoredTensor& tensor);
+  void* own_bytes(size_t bytes);
+  bool reads_all() const { return reads_ == Reads::all; }
   std::string file_of(const StoredTensor& tensor) const;
 
   const Checkpoint& checkpoint_;
   std::string prefix_;
   DecoderWeights& owner_;
+  Reads reads_;
 };
 
 }  // namespace dsa

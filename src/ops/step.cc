@@ -1,16 +1,20 @@
 #include "ops/step.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace dsa {
 
-void Batch::set(const StepPlan& plan, const StateLayout& layout, int hidden) {
+void Batch::set(const StepPlan& plan, const StateLayout& layout, int hidden, int pages_max) {
   tokens = plan.tokens();
   sequences = int(plan.sequences.size());
   max_pages = 0;
   max_visible = 0;
   for (const SequenceStep& s : plan.sequences) max_pages = std::max(max_pages, int(s.state->pages().size()));
+
+  if (pages_max > 0)
+    max_pages = std::max(max_pages, std::min(int(std::bit_ceil(unsigned(max_pages))), pages_max));
 
   token_ids.clear();
   positions.clear();
@@ -43,6 +47,7 @@ void Batch::set(const StepPlan& plan, const StateLayout& layout, int hidden) {
     row_begin.push_back(int32_t(token_ids.size()));
     if (s.wants_logits) logit_rows.push_back(int32_t(token_ids.size()) - 1);
   }
+  context = pages_max > 0 ? max_pages * kPageSize : max_visible;
   for (int l = 0; l < layout.kda_layers; ++l)
     for (int i = 0; i < sequences; ++i) {
       SequenceState& state = *plan.sequences[size_t(i)].state;

@@ -17,6 +17,7 @@ struct Activations;  // of the model; operators do not look inside
 // The tokens of a plan as rows, sequence after sequence. Reused from step to step; it allocates only to grow.
 struct Batch {
   int tokens = 0, sequences = 0, max_pages = 0, max_visible = 0;
+  int context = 0;  // at least max_visible: what rows of scores have room for
   std::vector<int32_t> token_ids, positions, visible, sequence_of;  // [tokens]
   std::vector<int32_t> row_begin;                                   // [sequences + 1]
   std::vector<int32_t> block_tables;                                // [sequences, max_pages]
@@ -27,8 +28,9 @@ struct Batch {
   std::vector<KdaSequence> kdas;         // [kda_layers, sequences]
   std::vector<PoolSequence> pools;       // [index_layers, sequences]
 
-  // `hidden`: floats of a placed row.
-  void set(const StepPlan& plan, const StateLayout& layout, int hidden);
+  // `hidden`: floats of a placed row. `pages_max` above 0: max_pages and context grow in powers of two up to that many
+  // pages, so that steps of growing sequences look alike.
+  void set(const StepPlan& plan, const StateLayout& layout, int hidden, int pages_max = 0);
 };
 
 // A batch where kernels read it.

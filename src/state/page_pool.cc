@@ -35,6 +35,7 @@ struct PagePool::States {
   Memory memory;
   std::mutex mutex;
   std::vector<void*> free;
+  int64_t count = 0;
 };
 
 Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, int64_t num_pages,
@@ -58,6 +59,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, in
     DSA_ASSIGN(pool->states_->memory,
                storage.allocate(size_t(num_states) * state_bytes, "the states of sessions"));
     pool->states_->free.reserve(size_t(num_states));
+    pool->states_->count = num_states;
     for (int64_t i = num_states - 1; i >= 0; --i)
       pool->states_->free.push_back(static_cast<char*>(pool->states_->memory.get()) +
                                     size_t(i) * state_bytes);
@@ -66,18 +68,22 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, in
 }
 
 Result<Memory> PagePool::take_state() {
-  if (states_) {
+  if (!states_) return storage_.allocate(layout_.state_bytes(), "the state of a session");
+  void* state = nullptr;
+  {
     const std::lock_guard lock(states_->mutex);
-    if (!states_->free.empty()) {
-      void* state = states_->free.back();
-      states_->free.pop_back();
-      return Memory(state, [states = states_](void* p) {
-        const std::lock_guard again(states->mutex);
-        states->free.push_back(p);  // its room was reserved
-      });
-    }
+    if (states_->free.empty())
+      return error(storage_.is_host() ? Code::out_of_memory : Code::out_of_device_memory, "all ",
+                   states_->count, " states of the plan are in use by sessions")
+          .with_fix(Fix::free_memory)
+          .with_room(layout_.state_bytes(), 0);
+    state = states_->free.back();
+    states_->free.pop_back();
   }
-  return storage_.allocate(layout_.state_bytes(), "the state of a session");
+  return Memory(state, [states = states_](void* p) {
+    const std::lock_guard lock(states->mutex);
+    states->free.push_back(p);  // its room was reserved
+  });
 }
 
 int64_t PagePool::free_pages() const {

@@ -43,8 +43,8 @@ class Reservation {
 
 class PagePool {
  public:
-  // Takes the memory of all pages, and of `num_states` copies of what is not paged; more of those are allocated when
-  // they are asked for.
+  // Takes the memory of all pages, and of `num_states` copies of what is not paged, the most there will be; 0: each is
+  // allocated when it is asked for.
   static Result<std::unique_ptr<PagePool>> create(const StateLayout& layout, int64_t num_pages,
                                                   int64_t num_states = 0, Storage& storage = host_storage());
   PagePool(const PagePool&) = delete;

@@ -1,9 +1,11 @@
 // backend/cuda/cuda_backend.cc: the module: which GPUs there are, and a backend on one of them.
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <thread>
 
 #include "backend/cuda/cuda_errors.h"
+#include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_module.h"
 #include "backend/cuda/cuda_storage.h"
 #include "kernels/cuda_kernels.h"
@@ -26,11 +28,13 @@ class CudaBackend final : public Backend {
     backend->queue_ = std::make_unique<CudaQueue>(backend->device_, backend->stream_, backend->scratch_.get(),
                                                   kCudaScratchBytes);
     backend->storage_->watch(*backend->queue_);
+    backend->graphs_ = std::make_unique<CudaGraphs>(backend->stream_);
     return std::unique_ptr<Backend>(std::move(backend));
   }
   ~CudaBackend() override {
     const CudaScope scope(ordinal_);
     if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_);
+    graphs_.reset();
     queue_.reset();
     scratch_.reset();
     storage_.reset();
@@ -42,6 +46,11 @@ class CudaBackend final : public Backend {
   Queue& queue() override { return *queue_; }
   Storage& storage() override { return *storage_; }
   void enter_thread() override { (void)cudaSetDevice(ordinal_); }
+  bool can_replay() const override { return true; }
+  void replay(uint64_t key, const std::function<void()>& work) override {
+    const std::lock_guard order(storage_->order());
+    queue_->note(graphs_->run(key, work));
+  }
 
  private:
   explicit CudaBackend(int ordinal) : ordinal_(ordinal) {}
@@ -52,6 +61,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<CudaStorage> storage_;
   Memory scratch_;
   std::unique_ptr<CudaQueue> queue_;
+  std::unique_ptr<CudaGraphs> graphs_;
 };
 
 // Adds four numbers on the device: nothing else proves that this build runs there.
@@ -124,6 +134,7 @@ DeviceInfo describe(int ordinal) {
   info.drives_display =
       cudaDeviceGetAttribute(&timeout, cudaDevAttrKernelExecTimeout, ordinal) == cudaSuccess && timeout != 0;
   info.total_bytes = properties.totalGlobalMem;
+  info.backend_bytes = kCudaScratchBytes;
   const int capability = 10 * properties.major + properties.minor;
   if (capability < kCudaCapabilityMin) {
     info.why_not = error(Code::backend, properties.name, " has compute capability ", properties.major, ".",
@@ -162,7 +173,15 @@ std::vector<DeviceInfo> find_devices() {
 template <class F>
 auto on_own_thread(const F& f) {
   std::optional<decltype(f())> result;
-  std::thread([&] { result = f(); }).join();
+  std::exception_ptr thrown;
+  std::thread([&] {
+    try {
+      result = f();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }).join();
+  if (thrown) std::rethrow_exception(thrown);
   return *std::move(result);
 }
 

@@ -100,6 +100,7 @@ void CudaStorage::note(cudaError_t error) {
 void CudaStorage::upload(const Mirror& mirror, size_t begin, size_t bytes) {
   if (bytes == 0) return;
   const CudaScope scope(ordinal_);
+  const std::lock_guard order(order_);
   note(cudaMemcpyAsync(static_cast<char*>(mirror.device.get()) + begin,
                        static_cast<const char*>(mirror.host.get()) + begin, bytes, cudaMemcpyHostToDevice,
                        stream_));
@@ -108,6 +109,7 @@ void CudaStorage::upload(const Mirror& mirror, size_t begin, size_t bytes) {
 void CudaStorage::download(const Mirror& mirror, size_t begin, size_t bytes) {
   if (bytes == 0) return;
   const CudaScope scope(ordinal_);
+  const std::lock_guard order(order_);
   note(cudaMemcpyAsync(static_cast<char*>(mirror.host.get()) + begin,
                        static_cast<const char*>(mirror.device.get()) + begin, bytes, cudaMemcpyDeviceToHost,
                        stream_));
@@ -116,12 +118,14 @@ void CudaStorage::download(const Mirror& mirror, size_t begin, size_t bytes) {
 void CudaStorage::copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   const CudaScope scope(ordinal_);
+  const std::lock_guard order(order_);
   note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_));
 }
 
 void CudaStorage::clear(void* to, size_t bytes) {
   if (bytes == 0) return;
   const CudaScope scope(ordinal_);
+  const std::lock_guard order(order_);
   note(cudaMemsetAsync(to, 0, bytes, stream_));
 }
 
@@ -164,6 +168,7 @@ Status CudaStorage::write(void* to, const void* from, size_t bytes) {
         cudaEventSynchronize(copied_[i]);  // the copy before from this piece; at once if there is none
     if (failure == cudaSuccess) {
       copy_host(static_cast<char*>(pieces_[i].get()), static_cast<const char*>(from) + at, n);
+      const std::lock_guard order(order_);
       failure =
           cudaMemcpyAsync(static_cast<char*>(to) + at, pieces_[i].get(), n, cudaMemcpyHostToDevice, stream_);
     }
@@ -175,6 +180,7 @@ Status CudaStorage::write(void* to, const void* from, size_t bytes) {
 
 Status CudaStorage::read(void* to, const void* from, size_t bytes) {
   const CudaScope scope(ordinal_);
+  const std::lock_guard order(order_);
   cudaError_t failure = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_);
   if (failure == cudaSuccess) failure = cudaStreamSynchronize(stream_);
   if (failure == cudaSuccess) return Status::ok();

@@ -49,6 +49,8 @@ class CudaStorage final : public Storage {
 
   // Errors of its launches show in finish() too.
   void watch(CudaQueue& queue) { queue_ = &queue; }
+  // Held while something goes to the stream, and while the stream is recorded: then other threads wait.
+  std::recursive_mutex& order() { return order_; }
 
  private:
   void note(cudaError_t error);  // keeps the first one until finish()
@@ -59,6 +61,7 @@ class CudaStorage final : public Storage {
   const cudaStream_t stream_;
   const std::shared_ptr<std::atomic<uint64_t>> allocated_;
   CudaQueue* queue_ = nullptr;
+  std::recursive_mutex order_;
   std::mutex mutex_;
   cudaError_t error_ = cudaSuccess;
 
