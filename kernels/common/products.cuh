@@ -199,10 +199,41 @@ struct Mxfp4Weights {
   __device__ float scale(int64_t, int) const { return 1; }
 };
 
-// y[r, o] for the 16 * kTilesM outputs from o_begin and the 8 * kTilesN rows from r_begin. Every thread of the block
-// calls this; `sums` is kProductSums floats of shared memory.
+// Adds the parts that the warps hold, in their order, and writes the outputs. A broken weight of a row has been seen by
+// one of the four lanes that share it. `sums` is kProductSums floats of shared memory.
 template <int kTilesM, int kTilesN>
 constexpr int kProductSums = kProductWarps* kTilesM * 16 * kTilesN * 8;
+template <int kTilesM, int kTilesN>
+__device__ void add_warps(const float (&total)[kTilesM][kTilesN][4], const bool (&nan)[kTilesM][2], float* y,
+                          int64_t y_stride, int rows, int out_dim, int o_begin, int r_begin, float* sums) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
+  constexpr int kOutputs = 16 * kTilesM, kRows = 8 * kTilesN;
+  __syncthreads();
+#pragma unroll
+  for (int m = 0; m < kTilesM; ++m) {
+    const unsigned lanes = 15u << 4 * group;
+    const bool nan_low = __ballot_sync(kAllLanes, nan[m][0]) & lanes,
+               nan_high = __ballot_sync(kAllLanes, nan[m][1]) & lanes;
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int r = 8 * n + 2 * quad + i % 2, o = 16 * m + 8 * (i / 2) + group;
+        sums[(warp * kRows + r) * kOutputs + o] = (i < 2 ? nan_low : nan_high) ? NAN : total[m][n][i];
+      }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < kRows * kOutputs; i += kProductWarps * kWarp) {
+    const int r = r_begin + i / kOutputs, o = o_begin + i % kOutputs;
+    if (r >= rows || o >= out_dim) continue;
+    float sum = 0;
+    for (int part = 0; part < kProductWarps; ++part) sum += sums[part * kRows * kOutputs + i];
+    y[r * y_stride + o] = sum;
+  }
+}
+
+// y[r, o] for the 16 * kTilesM outputs from o_begin and the 8 * kTilesN rows from r_begin. Every thread of the block
+// calls this; `sums` is kProductSums floats of shared memory.
 template <int kTilesM, int kTilesN, int kPiecesX, bool kAligned, class Weights>
 __device__ void product_tile(const Weights& w, const float* x, int64_t x_stride, float* y, int64_t y_stride,
                              int rows, int in_dim, int out_dim, int o_begin, int r_begin, float* sums) {
@@ -291,30 +322,7 @@ __device__ void product_tile(const Weights& w, const float* x, int64_t x_stride,
     }
   }
 
-  // [warp, row, output]; a broken weight of a row has been seen by one of the four lanes that share it.
-  constexpr int kOutputs = 16 * kTilesM, kRows = 8 * kTilesN;
-  __syncthreads();
-#pragma unroll
-  for (int m = 0; m < kTilesM; ++m) {
-    const unsigned lanes = 15u << 4 * group;
-    const bool nan_low = __ballot_sync(kAllLanes, nan[m][0]) & lanes,
-               nan_high = __ballot_sync(kAllLanes, nan[m][1]) & lanes;
-#pragma unroll
-    for (int n = 0; n < kTilesN; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int r = 8 * n + 2 * quad + i % 2, o = 16 * m + 8 * (i / 2) + group;
-        sums[(warp * kRows + r) * kOutputs + o] = (i < 2 ? nan_low : nan_high) ? NAN : total[m][n][i];
-      }
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < kRows * kOutputs; i += kProductWarps * kWarp) {
-    const int r = r_begin + i / kOutputs, o = o_begin + i % kOutputs;
-    if (r >= rows || o >= out_dim) continue;
-    float sum = 0;
-    for (int part = 0; part < kProductWarps; ++part) sum += sums[part * kRows * kOutputs + i];
-    y[r * y_stride + o] = sum;
-  }
+  add_warps<kTilesM, kTilesN>(total, nan, y, y_stride, rows, out_dim, o_begin, r_begin, sums);
 }
 
 // The rows [0, rows) of one matrix of weights: x and y are those of row 0.
