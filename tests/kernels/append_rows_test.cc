@@ -37,8 +37,8 @@ TEST_SUITE("kernels/append_rows") {
       std::iota(positions.begin(), positions.end(), 0);
       const Values x = random.normals(size_t(length) * dim);
       SerialQueue queue;
-      plain_kernels().append_rows(
-          {x.data(), sequence_of.data(), positions.data(), far.rows(), dim, length}, queue);
+      plain_kernels().append_rows({x.data(), sequence_of.data(), positions.data(), far.rows(), dim, length},
+                                  queue);
       // Read back without the arithmetic under test.
       for (int p = 0; p < length; ++p)
         CHECK(same_bits(Values(far.address(p), far.address(p) + dim), part(x, p, dim)));

@@ -59,8 +59,7 @@ TEST_SUITE("kernels/grid_embedding") {
 
     Values x(all.size(), 0.f);
     BackwardQueue queue;
-    plain_kernels().grid_embedding({narrow.data(), DType::bf16, grids.data(), x.data(), 3, 6, 4, 5},
-                                       queue);
+    plain_kernels().grid_embedding({narrow.data(), DType::bf16, grids.data(), x.data(), 3, 6, 4, 5}, queue);
     CHECK(x == all);
   }
 }

@@ -28,8 +28,7 @@ TEST_SUITE("kernels/layer_norm") {
     Values x = random.normals(3 * dim), ones(dim, 1.f), y = poisoned(3 * dim);
     for (float& value : x) value = std::round(value * 64) / 64 + 4096;
     BackwardQueue queue;
-    plain_kernels().layer_norm({x.data(), ones.data(), nullptr, y.data(), dim, dim, 3, dim, 1e-6f},
-                                   queue);
+    plain_kernels().layer_norm({x.data(), ones.data(), nullptr, y.data(), dim, dim, 3, dim, 1e-6f}, queue);
     for (int r = 0; r < 3; ++r) {
       double mean = 0, squares = 0;
       for (int d = 0; d < dim; ++d) mean += y[r * dim + d] / double(dim);
@@ -37,8 +36,7 @@ TEST_SUITE("kernels/layer_norm") {
       CHECK(std::abs(mean) < 1e-6);
       CHECK(squares == doctest::Approx(1).epsilon(1e-5));
     }
-    plain_kernels().layer_norm({x.data(), ones.data(), nullptr, x.data(), dim, dim, 3, dim, 1e-6f},
-                                   queue);
+    plain_kernels().layer_norm({x.data(), ones.data(), nullptr, x.data(), dim, dim, 3, dim, 1e-6f}, queue);
     CHECK(same_bits(x, y));
   }
 }

@@ -159,7 +159,8 @@ TEST_SUITE("kernels/mxfp4_linear") {
             const float expected = float(table_e2m1(nibble) * table_e8m0(code));
             const float actual = c.run(variant.run, Mxfp4Route::exact)[0];
             // A GPU multiplies the weight by pieces of x, and those of 1 are 1, 0 and 0.
-            CHECK((actual == expected || (variant.name == "cuda" && std::isinf(expected) && std::isnan(actual))));
+            CHECK((actual == expected ||
+                   (variant.name == "cuda" && std::isinf(expected) && std::isnan(actual))));
           }
   }
 
@@ -274,7 +275,8 @@ TEST_SUITE("kernels/mxfp4_linear") {
           INFO(variant.name, " ", name(route), ", ", rows.size(), " groups, the first of ", rows[0]);
           const Mxfp4Case c(rows, 160, 37);
           const Mxfp4Case seen = route == Mxfp4Route::exact ? c : c.rounded(variant.name);
-          CHECK(relative_error(c.run(variant.run, route), seen.run(ref::mxfp4_linear, Mxfp4Route::exact)) < 1e-5);
+          CHECK(relative_error(c.run(variant.run, route), seen.run(ref::mxfp4_linear, Mxfp4Route::exact)) <
+                1e-5);
         }
   }
 
@@ -290,8 +292,8 @@ TEST_SUITE("kernels/mxfp4_linear") {
             {c.blocks.data(), c.scales.data(), 2, 3, y.data() + 6 * c.y_stride()}};
         std::vector<Line> workspace(mxfp4_linear_workspace_bytes(6, 96) / sizeof(Line) + 1);
         SerialQueue queue;
-        variant.run({c.x.data(), groups.data(), 2, workspace.data(), int64_t(c.x_stride()), int64_t(c.y_stride()), 6, 96,
-                     20, route},
+        variant.run({c.x.data(), groups.data(), 2, workspace.data(), int64_t(c.x_stride()),
+                     int64_t(c.y_stride()), 6, 96, 20, route},
                     queue);
         for (size_t i = 0; i < 6 * c.y_stride(); ++i) CHECK(f32_to_bits(y[i]) == f32_to_bits(want[i]));
         for (size_t i = 0; i < 3 * c.y_stride(); ++i)

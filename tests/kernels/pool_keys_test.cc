@@ -37,8 +37,8 @@ struct Pool {
     const std::vector<PoolSequence> sequences = {{0, count, position, open.data(), next_open.data()}};
     visible.assign(size_t(count), -1);
     BackwardQueue queue;
-    kernel({keys.data() + first, gates.data() + first, places.data(), sequences.data(), rows(), visible.data(), dim,
-            dim, 1, group, dim},
+    kernel({keys.data() + first, gates.data() + first, places.data(), sequences.data(), rows(),
+            visible.data(), dim, dim, 1, group, dim},
            queue);
     if (!commit) return;
     position += count;

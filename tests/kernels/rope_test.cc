@@ -15,8 +15,8 @@ Values turned(Values x, RopeKind kind, const Values& frequencies, const std::vec
   const int dim = 2 * int(frequencies.size());
   BackwardQueue queue;
   plain_kernels().rope({x.data(), positions.data(), frequencies.data(), int64_t(heads) * dim, dim,
-                            int(positions.size()), heads, dim, kind, amplitude},
-                           queue);
+                        int(positions.size()), heads, dim, kind, amplitude},
+                       queue);
   return x;
 }
 

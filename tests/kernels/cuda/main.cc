@@ -32,7 +32,8 @@ class Arena {
     const std::lock_guard lock(mutex_);
     void* memory = nullptr;
     if (guard_) {
-      return cudaHostAlloc(&memory, bytes + kTag, cudaHostAllocDefault) == cudaSuccess ? tag(memory) : nullptr;
+      return cudaHostAlloc(&memory, bytes + kTag, cudaHostAllocDefault) == cudaSuccess ? tag(memory)
+                                                                                       : nullptr;
     }
     const int size_class = std::bit_width(std::max(bytes, kSmallest) - 1);
     if (free_[size_class]) {
@@ -94,11 +95,11 @@ void check(cudaError_t error, const char* what) {
 // A table whose operators wait for their kernels and throw what went wrong.
 dsa::KernelTable waiting_table() {
   dsa::KernelTable table;
-#define DSA_SET_KERNEL(name, Args)                                                \
-  table.name = [](const dsa::Args& args, dsa::Queue&) {                           \
+#define DSA_SET_KERNEL(name, Args)                                                  \
+  table.name = [](const dsa::Args& args, dsa::Queue&) {                             \
     dsa::cuda_kernels(device_queue->device().capability).name(args, *device_queue); \
-    check(device_queue->take_error(), "launch of " #name);                        \
-    check(cudaStreamSynchronize(device_queue->stream()), #name);                  \
+    check(device_queue->take_error(), "launch of " #name);                          \
+    check(cudaStreamSynchronize(device_queue->stream()), #name);                    \
   };
   DSA_FOR_EACH_KERNEL(DSA_SET_KERNEL)
 #undef DSA_SET_KERNEL
@@ -111,7 +112,9 @@ void* operator new(size_t bytes) {
   if (void* memory = arena.allocate(bytes)) return memory;
   throw std::bad_alloc();
 }
-void* operator new(size_t bytes, std::align_val_t) { return operator new(bytes); }  // blocks are 64-byte aligned
+void* operator new(size_t bytes, std::align_val_t) {
+  return operator new(bytes);
+}  // blocks are 64-byte aligned
 void operator delete(void* memory) noexcept { arena.release(memory); }
 void operator delete(void* memory, size_t) noexcept { arena.release(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { arena.release(memory); }
