@@ -68,12 +68,12 @@ struct Bf16Weights {
   int64_t row_stride;
   bool transposed = false;
 
-  __device__ bool aligned(int in_dim) const {
+  __host__ __device__ bool aligned(int in_dim) const {
     return !transposed && in_dim % kRun == 0 && row_stride % kRun == 0 && uint64_t(data) % 16 == 0;
   }
-  __device__ Raw read(int64_t o, int k) const {
-    return __ldg(reinterpret_cast<const uint4*>(data + o * row_stride + k));
-  }
+  __device__ const void* address(int64_t o, int k) const { return data + o * row_stride + k; }
+  __device__ Raw with_scale(const uint4& run, int64_t, int) const { return run; }
+  __device__ Raw read(int64_t o, int k) const { return __ldg(static_cast<const uint4*>(address(o, k))); }
   __device__ Raw read_some(int64_t o, int k, int in_dim) const {
     uint32_t pairs[4];
     const auto value = [&](int i) {
@@ -99,7 +99,7 @@ struct F32Weights {
   int64_t row_stride;
   bool transposed = false;
 
-  __device__ bool aligned(int in_dim) const {
+  __host__ __device__ bool aligned(int in_dim) const {
     return !transposed && in_dim % kRun == 0 && row_stride % 4 == 0 && uint64_t(data) % 16 == 0;
   }
   __device__ Raw read(int64_t o, int k) const {
@@ -129,10 +129,12 @@ struct Fp8Weights {
   const float* scales;  // [ceil(out_dim / 128), ceil(in_dim / 128)]
   int64_t row_stride;
 
-  __device__ bool aligned(int in_dim) const { return in_dim % kRun == 0 && uint64_t(data) % 16 == 0; }
-  __device__ Raw read(int64_t o, int k) const {
-    return __ldg(reinterpret_cast<const uint4*>(data + o * row_stride + k));
+  __host__ __device__ bool aligned(int in_dim) const {
+    return in_dim % kRun == 0 && uint64_t(data) % 16 == 0;
   }
+  __device__ const void* address(int64_t o, int k) const { return data + o * row_stride + k; }
+  __device__ Raw with_scale(const uint4& run, int64_t, int) const { return run; }
+  __device__ Raw read(int64_t o, int k) const { return __ldg(static_cast<const uint4*>(address(o, k))); }
   __device__ Raw read_some(int64_t o, int k, int in_dim) const {
     uint32_t words[4] = {};
     for (int i = 0; i < 16; ++i)
@@ -169,10 +171,13 @@ struct Mxfp4Weights {
   const uint8_t* scales;  // [out_dim, in_dim / 32]
   int64_t row_stride;     // in_dim
 
-  __device__ bool aligned(int) const { return uint64_t(blocks) % 16 == 0; }
+  __host__ __device__ bool aligned(int) const { return uint64_t(blocks) % 16 == 0; }
+  __device__ const void* address(int64_t o, int k) const { return blocks + (o * row_stride + k) / 2; }
+  __device__ Raw with_scale(const uint4& run, int64_t o, int k) const {
+    return {run, scales[(o * row_stride + k) / kMxfp4Block]};
+  }
   __device__ Raw read(int64_t o, int k) const {
-    return {__ldg(reinterpret_cast<const uint4*>(blocks + (o * row_stride + k) / 2)),
-            scales[(o * row_stride + k) / kMxfp4Block]};
+    return with_scale(__ldg(static_cast<const uint4*>(address(o, k))), o, k);
   }
   __device__ Raw read_some(int64_t o, int k, int in_dim) const {
     uint32_t words[4] = {};
@@ -199,10 +204,41 @@ struct Mxfp4Weights {
   __device__ float scale(int64_t, int) const { return 1; }
 };
 
-// y[r, o] for the 16 * kTilesM outputs from o_begin and the 8 * kTilesN rows from r_begin. Every thread of the block
-// calls this; `sums` is kProductSums floats of shared memory.
+// Adds the parts that the warps hold, in their order, and writes the outputs. A broken weight of a row has been seen by
+// one of the four lanes that share it. `sums` is kProductSums floats of shared memory.
 template <int kTilesM, int kTilesN>
 constexpr int kProductSums = kProductWarps* kTilesM * 16 * kTilesN * 8;
+template <int kTilesM, int kTilesN>
+__device__ void add_warps(const float (&total)[kTilesM][kTilesN][4], const bool (&nan)[kTilesM][2], float* y,
+                          int64_t y_stride, int rows, int out_dim, int o_begin, int r_begin, float* sums) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
+  constexpr int kOutputs = 16 * kTilesM, kRows = 8 * kTilesN;
+  __syncthreads();
+#pragma unroll
+  for (int m = 0; m < kTilesM; ++m) {
+    const unsigned lanes = 15u << 4 * group;
+    const bool nan_low = __ballot_sync(kAllLanes, nan[m][0]) & lanes,
+               nan_high = __ballot_sync(kAllLanes, nan[m][1]) & lanes;
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int r = 8 * n + 2 * quad + i % 2, o = 16 * m + 8 * (i / 2) + group;
+        sums[(warp * kRows + r) * kOutputs + o] = (i < 2 ? nan_low : nan_high) ? NAN : total[m][n][i];
+      }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < kRows * kOutputs; i += kProductWarps * kWarp) {
+    const int r = r_begin + i / kOutputs, o = o_begin + i % kOutputs;
+    if (r >= rows || o >= out_dim) continue;
+    float sum = 0;
+    for (int part = 0; part < kProductWarps; ++part) sum += sums[part * kRows * kOutputs + i];
+    y[r * y_stride + o] = sum;
+  }
+}
+
+// y[r, o] for the 16 * kTilesM outputs from o_begin and the 8 * kTilesN rows from r_begin. Every thread of the block
+// calls this; `sums` is kProductSums floats of shared memory.
 template <int kTilesM, int kTilesN, int kPiecesX, bool kAligned, class Weights>
 __device__ void product_tile(const Weights& w, const float* x, int64_t x_stride, float* y, int64_t y_stride,
                              int rows, int in_dim, int out_dim, int o_begin, int r_begin, float* sums) {
@@ -291,30 +327,7 @@ __device__ void product_tile(const Weights& w, const float* x, int64_t x_stride,
     }
   }
 
-  // [warp, row, output]; a broken weight of a row has been seen by one of the four lanes that share it.
-  constexpr int kOutputs = 16 * kTilesM, kRows = 8 * kTilesN;
-  __syncthreads();
-#pragma unroll
-  for (int m = 0; m < kTilesM; ++m) {
-    const unsigned lanes = 15u << 4 * group;
-    const bool nan_low = __ballot_sync(kAllLanes, nan[m][0]) & lanes,
-               nan_high = __ballot_sync(kAllLanes, nan[m][1]) & lanes;
-#pragma unroll
-    for (int n = 0; n < kTilesN; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int r = 8 * n + 2 * quad + i % 2, o = 16 * m + 8 * (i / 2) + group;
-        sums[(warp * kRows + r) * kOutputs + o] = (i < 2 ? nan_low : nan_high) ? NAN : total[m][n][i];
-      }
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < kRows * kOutputs; i += kProductWarps * kWarp) {
-    const int r = r_begin + i / kOutputs, o = o_begin + i % kOutputs;
-    if (r >= rows || o >= out_dim) continue;
-    float sum = 0;
-    for (int part = 0; part < kProductWarps; ++part) sum += sums[part * kRows * kOutputs + i];
-    y[r * y_stride + o] = sum;
-  }
+  add_warps<kTilesM, kTilesN>(total, nan, y, y_stride, rows, out_dim, o_begin, r_begin, sums);
 }
 
 // The rows [0, rows) of one matrix of weights: x and y are those of row 0.
@@ -331,6 +344,151 @@ __device__ void product_rows(const Weights& w, const float* x, int64_t x_stride,
     else
       product_tile<kTilesM, kTilesN, kPiecesX, false>(w, x, x_stride, y, y_stride, rows, in_dim, out_dim,
                                                       o_begin, r, sums);
+  }
+}
+
+// The same for few rows, where reading the weights is all the time there is: they go through shared memory, kStages
+// stretches ahead. Each lane copies what it will read itself, so that no lane waits for another. Rows are kept in shared
+// memory as pieces, in the order of the fragments. Weights must be aligned, of formats that are read 16 bytes at a time.
+constexpr int kFewRows = 8;
+
+template <int kTilesM, int kStages, class Weights>
+constexpr size_t kRingBytes = size_t(kProductWarps) * kStages*(kStretch / (4 * Weights::kRun)) *
+                              2 * kTilesM* kWarp * 16;
+
+inline int64_t stretches_of(int in_dim) { return ceil_div(in_dim, kStretch); }
+template <int kTilesM, int kStages, int kPiecesX, class Weights>
+size_t few_rows_shared_bytes(int rows, int in_dim) {
+  return kRingBytes<kTilesM, kStages, Weights> + size_t(rows < kFewRows ? rows : kFewRows) *
+                                                     size_t(stretches_of(in_dim)) * kStretch * sizeof(bf16) *
+                                                     kPiecesX;
+}
+
+__device__ inline void copy_async(void* shared, const void* global, bool exists) {
+  const auto address = uint32_t(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+               "r"(exists ? 16 : 0)
+               : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kLeft>
+__device__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+template <int kTilesM, int kStages, int kPiecesX, class Weights>
+__device__ void few_rows(const Weights& w, const float* x, int64_t x_stride, float* y, int64_t y_stride,
+                         int rows, int in_dim, int out_dim, uint4* shared) {
+  constexpr int kRun = Weights::kRun, kRuns = kStretch / (4 * kRun), kOctets = kRun / 8,
+                kParts = kRuns * 2 * kTilesM;
+  static_assert(Weights::kPieces == 1);
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
+  const int stretches = (in_dim + kStretch - 1) / kStretch, o_begin = blockIdx.x * 16 * kTilesM;
+  uint4* ring = shared + warp * kStages * kParts * kWarp;  // [stage, part, lane]
+  uint4* kept = shared + kRingBytes<kTilesM, kStages, Weights> /
+                             sizeof(uint4);  // [row, stretch, run, octet, quad, piece]
+
+  const auto fetch = [&](int stretch, int stage) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int64_t o = o_begin + 8 * (part % (2 * kTilesM)) + group;
+      const int k = stretch * kStretch + (4 * (part / (2 * kTilesM)) + quad) * kRun;
+      const bool exists = o < out_dim && k < in_dim;
+      copy_async(ring + (stage * kParts + part) * kWarp + lane, w.address(exists ? o : 0, exists ? k : 0),
+                 exists);
+    }
+  };
+
+  for (int r_begin = 0; r_begin < rows; r_begin += kFewRows) {
+    const int rows_here = min(kFewRows, rows - r_begin);
+#pragma unroll
+    for (int stage = 0; stage < kStages - 1; ++stage) {
+      if (warp + stage * kProductWarps < stretches) fetch(warp + stage * kProductWarps, stage);
+      commit_copies();
+    }
+    for (int i = threadIdx.x; i < rows_here * stretches * 16; i += kProductWarps * kWarp) {
+      const int row = i / (stretches * 16), octet = i % (stretches * 16), k = octet * 8;
+      const float* at = x + (r_begin + row) * x_stride + k;
+      float value[8];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) value[j] = k < in_dim ? at[j] : 0.f;
+      uint32_t pairs[4][kPiecesX];
+#pragma unroll
+      for (int pair = 0; pair < 4; ++pair)
+        cut(value[Weights::kApart ? pair : 2 * pair], value[Weights::kApart ? pair + 4 : 2 * pair + 1],
+            pairs[pair]);
+      const int run = octet / (4 * kOctets) * kOctets * 4, of_run = octet % kOctets,
+                of_quad = octet / kOctets % 4;
+#pragma unroll
+      for (int piece = 0; piece < kPiecesX; ++piece)
+        kept[((row * stretches * 16 + run + of_run * 4 + of_quad)) * kPiecesX + piece] = {
+            pairs[0][piece], pairs[1][piece], pairs[2][piece], pairs[3][piece]};
+    }
+    __syncthreads();
+
+    float total[kTilesM][1][4] = {};
+    bool nan[kTilesM][2] = {};
+    for (int stretch = warp, stage = 0; stretch < stretches;
+         stretch += kProductWarps, stage = (stage + 1) % kStages) {
+      const int ahead = stretch + (kStages - 1) * kProductWarps;
+      if (ahead < stretches) fetch(ahead, (stage + kStages - 1) % kStages);
+      commit_copies();
+      wait_for_copies<kStages - 1>();
+
+      float sum[kTilesM][4] = {};
+#pragma unroll
+      for (int run = 0; run < kRuns; ++run) {
+        typename Weights::Raw raw[2 * kTilesM];
+#pragma unroll
+        for (int part = 0; part < 2 * kTilesM; ++part) {
+          const int64_t o = o_begin + 8 * part + group;
+          const int k = stretch * kStretch + (4 * run + quad) * kRun;
+          const bool exists = o < out_dim && k < in_dim;
+          raw[part] = w.with_scale(ring[(stage * kParts + run * 2 * kTilesM + part) * kWarp + lane],
+                                   exists ? o : 0, exists ? k : 0);
+        }
+#pragma unroll
+        for (int octet = 0; octet < kOctets; ++octet) {
+          uint4 column[kPiecesX] = {};
+#pragma unroll
+          for (int piece = 0; piece < kPiecesX; ++piece)
+            if (group < rows_here)
+              column[piece] =
+                  kept[((group * stretches + stretch) * 16 + run * 4 * kOctets + octet * 4 + quad) *
+                           kPiecesX +
+                       piece];
+#pragma unroll
+          for (int m = 0; m < kTilesM; ++m) {
+            uint32_t low[4][1], high[4][1];
+            w.octet(raw[2 * m], octet, low, nan[m][0]);
+            w.octet(raw[2 * m + 1], octet, high, nan[m][1]);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+              const uint32_t a[4] = {low[2 * half][0], high[2 * half][0], low[2 * half + 1][0],
+                                     high[2 * half + 1][0]};
+#pragma unroll
+              for (int piece = 0; piece < kPiecesX; ++piece) {
+                const uint32_t b[2] = {half ? column[piece].z : column[piece].x,
+                                       half ? column[piece].w : column[piece].y};
+                mma(sum[m], a, b);
+              }
+            }
+          }
+        }
+      }
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+        const int o = o_begin + 16 * m + group;
+        const float scale_low = o < out_dim ? w.scale(o, stretch * kStretch) : 0,
+                    scale_high = o + 8 < out_dim ? w.scale(o + 8, stretch * kStretch) : 0;
+        total[m][0][0] += scale_low * sum[m][0], total[m][0][1] += scale_low * sum[m][1];
+        total[m][0][2] += scale_high * sum[m][2], total[m][0][3] += scale_high * sum[m][3];
+      }
+    }
+    wait_for_copies<0>();
+    add_warps<kTilesM, 1>(total, nan, y, y_stride, rows, out_dim, o_begin, r_begin,
+                          reinterpret_cast<float*>(shared));
+    __syncthreads();
   }
 }
 

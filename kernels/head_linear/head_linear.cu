@@ -5,7 +5,7 @@
 namespace dsa {
 namespace {
 
-constexpr int kFewRows = 8, kTilesOfMany = 4;
+constexpr int kTilesOfMany = 4;
 
 // Grid (ceil(out_dim / 16), ceil(tokens / (8 * kTilesN)), heads).
 template <int kTilesN, class Weights>

@@ -5,7 +5,7 @@
 namespace dsa {
 namespace {
 
-constexpr int kFewRows = 8, kTilesOfMany = 4;  // rows of one mma; tiles of rows in a block if there are more
+constexpr int kTilesOfMany = 4, kStages = 3;  // tiles of 8 rows in a block; stretches of weights on their way
 
 // Grid (ceil(out_dim / 16), ceil(rows / (8 * kTilesN))).
 // Reads the weights once per 8 * kTilesN rows, x once per block.
@@ -17,11 +17,25 @@ __global__ void __launch_bounds__(kProductWarps* kWarp)
                               int(blockIdx.y), int(gridDim.y));
 }
 
+// Grid (ceil(out_dim / 16)). Reads the weights once.
+template <class Weights>
+__global__ void __launch_bounds__(kProductWarps* kWarp)
+    linear_few_rows_kernel(const __grid_constant__ LinearArgs a, const __grid_constant__ Weights w) {
+  extern __shared__ uint4 shared[];
+  begin_kernel();
+  few_rows<1, kStages, 3>(w, a.x, a.x_stride, a.y, a.y_stride, a.rows, a.in_dim, a.out_dim, shared);
+}
+
 template <class Weights>
 void product(const LinearArgs& a, const Weights& w, Queue& queue) {
+  const unsigned blocks = unsigned(ceil_div(a.out_dim, 16));
   const bool few = a.rows <= kFewRows;
-  const dim3 grid(unsigned(ceil_div(a.out_dim, 16)),
-                  unsigned(ceil_div(a.rows, few ? kFewRows : 8 * kTilesOfMany)));
+  if constexpr (Weights::kPieces == 1) {
+    const size_t shared = few_rows_shared_bytes<1, kStages, 3, Weights>(a.rows, a.in_dim);
+    if (few && w.aligned(a.in_dim) && shared <= static_cast<CudaQueue&>(queue).device().shared_bytes_max)
+      return launch(queue, blocks, kProductWarps * kWarp, shared, linear_few_rows_kernel<Weights>, a, w);
+  }
+  const dim3 grid(blocks, unsigned(ceil_div(a.rows, few ? kFewRows : 8 * kTilesOfMany)));
   launch(queue, grid, kProductWarps * kWarp, 0,
          few ? linear_kernel<1, Weights> : linear_kernel<kTilesOfMany, Weights>, a, w);
 }

@@ -1,5 +1,5 @@
-// kernels/sparse_attention/sparse_attention.cu: one block for 8 heads of a token. Unused slots are taken out of the lists
-// first, so that the sums do not see them.
+// kernels/sparse_attention/sparse_attention.cu: one block for 8 heads of a token, or, for few tokens, for one split of
+// its positions. Unused slots are taken out of the lists first, so that the sums do not see them.
 #include "kernels/common/attention.cuh"
 #include "kernels/sparse_attention/sparse_attention.h"
 
@@ -27,19 +27,53 @@ struct LatentSource {
   __device__ void store(int i, int d, float y) const { a.o[(t * a.heads + head + i) * a.latent_dim + d] = y; }
 };
 
-// Grid (ceil(heads / 8), tokens). Reads each row once per block. Lists hold their length first, then the positions.
+// Lists hold their length first, then the positions.
+__device__ int positions_of(const SparseAttentionArgs& a, const int32_t* lists, int64_t first, int64_t t) {
+  return lists ? lists[t * (int64_t(a.top_k) + 1)] : a.visible[first + t];
+}
+
+// Grid (ceil(heads / 8), tokens, splits if there are partials). Reads each row once per block. Token `first` is the
+// first of the grid, of the lists and of the partials.
 template <int kOut>
 __global__ void __launch_bounds__(kAttendThreads)
-    sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, const int32_t* lists, int first) {
+    sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, const int32_t* lists,
+                            float* partials) {
   extern __shared__ float shared[];
   begin_kernel();
   const int64_t t = first + blockIdx.y;
-  const int head = blockIdx.x * kAttendQueries;
-  const int32_t* list = lists ? lists + blockIdx.y * (int64_t(a.top_k) + 1) : nullptr;
-  attend<kOut>(LatentSource{a, t, head, a.sequence_of[t], list ? list + 1 : nullptr,
-                            min(kAttendQueries, a.heads - head), list ? list[0] : a.visible[t],
-                            a.latent_dim + a.rope_dim, a.latent_dim, a.scale},
-               shared);
+  const int head = blockIdx.x * kAttendQueries, split = blockIdx.z,
+            count = positions_of(a, lists, first, blockIdx.y);
+  const LatentSource source{a,
+                            t,
+                            head,
+                            a.sequence_of[t],
+                            lists ? lists + blockIdx.y * (int64_t(a.top_k) + 1) + 1 : nullptr,
+                            min(kAttendQueries, a.heads - head),
+                            count,
+                            a.latent_dim + a.rope_dim,
+                            a.latent_dim,
+                            a.scale};
+  if (partials == nullptr) return attend<kOut>(source, shared);
+  if (count == 0 || split >= splits_of(count)) return;
+  const int64_t of_split = int64_t(a.latent_dim) + 2;
+  attend<kOut>(source, shared,
+               partials + ((int64_t(blockIdx.y) * a.heads + head) * kSplitsMax + split) * of_split,
+               kSplitsMax * of_split, split);
+}
+
+// Takes the unused slots out of the lists of `tokens` tokens.
+void compact(const int32_t* selected, int32_t* lists, int64_t tokens, int64_t slots, Queue& queue) {
+  each_warp(queue, tokens, [lists, selected, slots] __device__(int64_t t, int lane) {
+    int32_t* list = lists + t * (slots + 1);
+    int used = 0;
+    for (int64_t begin = 0; begin < slots; begin += kWarp) {
+      const int32_t p = begin + lane < slots ? selected[t * slots + begin + lane] : -1;
+      const unsigned taken = __ballot_sync(kAllLanes, p >= 0);
+      if (p >= 0) list[1 + used + __popc(taken & ((1u << lane) - 1))] = p;
+      used += __popc(taken);
+    }
+    if (lane == 0) list[0] = used;
+  });
 }
 
 }  // namespace
@@ -49,30 +83,31 @@ void cuda::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
   const auto kernel = attend_kernel_for(a.latent_dim, sparse_attention_kernel<2>, sparse_attention_kernel<8>,
                                         sparse_attention_kernel<16>, sparse_attention_kernel<32>);
   const size_t shared = attend_shared_bytes(a.latent_dim + a.rope_dim, a.latent_dim, false);
-  const unsigned head_blocks = unsigned(ceil_div(a.heads, kAttendQueries));
-  if (a.selected == nullptr)
-    return launch(queue, dim3(head_blocks, unsigned(a.tokens)), kAttendThreads, shared, kernel, a, nullptr,
-                  0);
+  const unsigned blocks = unsigned(ceil_div(a.heads, kAttendQueries));
 
-  auto* lists = static_cast<int32_t*>(cuda_queue.scratch());
-  const int64_t slots = a.top_k,
-                at_once = int64_t(cuda_queue.scratch_bytes() / sizeof(int32_t)) / (slots + 1);
+  // The scratch memory holds the lists and the partial results of as many tokens as fit.
+  const bool split = a.tokens <= kSplitTokensMax;
+  const int64_t slots = a.top_k, list_ints = a.selected ? ceil_div(slots + 1, 64) * 64 : 0;
+  const int64_t of_token = list_ints + (split ? a.heads * partial_floats(a.latent_dim) : 0);
+  const int64_t fit =
+      of_token > 0 ? int64_t(cuda_queue.scratch_bytes() / sizeof(float)) / of_token : a.tokens;
+  const int64_t at_once = fit > 1 ? fit : 1;
   for (int64_t first = 0; first < a.tokens; first += at_once) {
     const int64_t tokens = a.tokens - first < at_once ? a.tokens - first : at_once;
-    const int32_t* selected = a.selected + first * slots;
-    each_warp(queue, tokens, [lists, selected, slots] __device__(int64_t t, int lane) {
-      int32_t* list = lists + t * (slots + 1);
-      int used = 0;
-      for (int64_t begin = 0; begin < slots; begin += kWarp) {
-        const int32_t p = begin + lane < slots ? selected[t * slots + begin + lane] : -1;
-        const unsigned taken = __ballot_sync(kAllLanes, p >= 0);
-        if (p >= 0) list[1 + used + __popc(taken & ((1u << lane) - 1))] = p;
-        used += __popc(taken);
-      }
-      if (lane == 0) list[0] = used;
-    });
-    launch(queue, dim3(head_blocks, unsigned(tokens)), kAttendThreads, shared, kernel, a,
-           static_cast<const int32_t*>(lists), int(first));
+    auto* lists = a.selected ? static_cast<int32_t*>(cuda_queue.scratch()) : nullptr;
+    auto* partials = split ? static_cast<float*>(cuda_queue.scratch()) + tokens * list_ints : nullptr;
+    if (lists) compact(a.selected + first * slots, lists, tokens, slots, queue);
+    const int bound = a.selected ? splits_of(a.top_k) : kSplitsMax;
+    launch(queue, dim3(blocks, unsigned(tokens), split ? unsigned(bound) : 1), kAttendThreads, shared, kernel,
+           a, int(first), static_cast<const int32_t*>(lists), partials);
+    if (split)
+      merge_splits(
+          queue, partials, int(tokens), a.heads, a.latent_dim,
+          [a, lists, first] __device__(int64_t t) { return positions_of(a, lists, first, t); },
+          [] __device__(int) { return -INFINITY; },
+          [a, first] __device__(int64_t t, int h) {
+            return a.o + ((first + t) * a.heads + h) * a.latent_dim;
+          });
   }
 }
 

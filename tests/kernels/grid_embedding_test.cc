@@ -15,7 +15,7 @@ Values run(const Values& table, int table_rows, int table_columns, int dim, cons
   for (const Grid& g : grids) cells += int64_t(g.rows) * g.columns;
   Values x(size_t(cells) * dim, 0.f);
   BackwardQueue queue;
-  reference_kernels().grid_embedding(
+  plain_kernels().grid_embedding(
       {table.data(), DType::f32, grids.data(), x.data(), int(grids.size()), table_rows, table_columns, dim},
       queue);
   return x;
@@ -30,9 +30,9 @@ TEST_SUITE("kernels/grid_embedding") {
     CHECK(run(table, 5, 7, 3, {{0, 5, 7}}) == table);
 
     Values x(table.size(), 10.f);
-    const Grid grid{0, 5, 7};
+    const std::vector<Grid> grids = {{0, 5, 7}};
     SerialQueue queue;
-    reference_kernels().grid_embedding({table.data(), DType::f32, &grid, x.data(), 1, 5, 7, 3}, queue);
+    plain_kernels().grid_embedding({table.data(), DType::f32, grids.data(), x.data(), 1, 5, 7, 3}, queue);
     for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == doctest::Approx(10 + table[i]));
   }
 
@@ -59,8 +59,7 @@ TEST_SUITE("kernels/grid_embedding") {
 
     Values x(all.size(), 0.f);
     BackwardQueue queue;
-    reference_kernels().grid_embedding({narrow.data(), DType::bf16, grids.data(), x.data(), 3, 6, 4, 5},
-                                       queue);
+    plain_kernels().grid_embedding({narrow.data(), DType::bf16, grids.data(), x.data(), 3, 6, 4, 5}, queue);
     CHECK(x == all);
   }
 }

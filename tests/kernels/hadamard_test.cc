@@ -13,7 +13,7 @@ namespace {
 
 Values spread(Values x, int dim) {
   BackwardQueue queue;
-  reference_kernels().hadamard({x.data(), int64_t(x.size()) / dim, dim}, queue);
+  plain_kernels().hadamard({x.data(), int64_t(x.size()) / dim, dim}, queue);
   return x;
 }
 
@@ -49,7 +49,7 @@ TEST_SUITE("kernels/hadamard") {
     const auto relative_rounding = [](const Values& row) {
       Values y = row;
       SerialQueue queue;
-      reference_kernels().fp8_round({y.data(), 1, 128}, queue);
+      plain_kernels().fp8_round({y.data(), 1, 128}, queue);
       double lost = 0;  // of the small values, each against its size
       for (size_t d = 0; d < y.size(); ++d)
         if (d != 5) lost += std::abs(double(y[d]) - row[d]) / std::abs(row[d]) / 127;

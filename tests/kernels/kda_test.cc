@@ -237,7 +237,7 @@ TEST_SUITE("kernels/kda") {
 
   TEST_CASE("any cut of 200 tokens gives the same outputs and state (LIN-05)") {
     const auto reference = ref::kda_chunk;
-    for (const KernelVariant& kernels : cpu_kernel_variants()) {
+    for (const KernelVariant& kernels : kernel_variants()) {
       INFO(kernels.name);
       const auto chunk = kernels.table.kda_chunk, step = kernels.table.kda_step;
       Random random(8);

@@ -34,11 +34,11 @@ struct Pool {
   void run(void (*kernel)(const PoolKeysArgs&, Queue&), const Values& keys, const Values& gates, int count,
            bool commit = true) {
     const size_t first = size_t(position) * dim;
-    const PoolSequence sequence{0, count, position, open.data(), next_open.data()};
+    const std::vector<PoolSequence> sequences = {{0, count, position, open.data(), next_open.data()}};
     visible.assign(size_t(count), -1);
     BackwardQueue queue;
-    kernel({keys.data() + first, gates.data() + first, places.data(), &sequence, rows(), visible.data(), dim,
-            dim, 1, group, dim},
+    kernel({keys.data() + first, gates.data() + first, places.data(), sequences.data(), rows(),
+            visible.data(), dim, dim, 1, group, dim},
            queue);
     if (!commit) return;
     position += count;
@@ -104,12 +104,13 @@ TEST_SUITE("kernels/pool_keys") {
 }
 
 TEST_SUITE("kernels/expand_pools") {
-  const auto expand = [](std::vector<int32_t> pools, int32_t visible, int group, bool tail) {
-    ExpandPoolsArgs args{pools.data(), &visible, nullptr, 1, int(pools.size()), group, tail};
+  const auto expand = [](std::vector<int32_t> pools, int32_t seen, int group, bool tail) {
+    const std::vector<int32_t> visible = {seen};
+    ExpandPoolsArgs args{pools.data(), visible.data(), nullptr, 1, int(pools.size()), group, tail};
     std::vector<int32_t> selected(size_t(args.slots()), -9);
     args.selected = selected.data();
     BackwardQueue queue;
-    ref::expand_pools(args, queue);
+    plain_kernels().expand_pools(args, queue);
     return selected;
   };
 

@@ -14,9 +14,9 @@ Values turned(Values x, RopeKind kind, const Values& frequencies, const std::vec
               int heads, float amplitude = 1) {
   const int dim = 2 * int(frequencies.size());
   BackwardQueue queue;
-  reference_kernels().rope({x.data(), positions.data(), frequencies.data(), int64_t(heads) * dim, dim,
-                            int(positions.size()), heads, dim, kind, amplitude},
-                           queue);
+  plain_kernels().rope({x.data(), positions.data(), frequencies.data(), int64_t(heads) * dim, dim,
+                        int(positions.size()), heads, dim, kind, amplitude},
+                       queue);
   return x;
 }
 
@@ -40,7 +40,7 @@ TEST_SUITE("kernels/rope") {
       for (int h = 0; h < 3; ++h) x[t * 11 + h * 3] = 1, x[t * 11 + h * 3 + 1] = 0;
     const std::vector<int32_t> positions = {2, 1'000'000};
     SerialQueue queue;
-    reference_kernels().rope(
+    plain_kernels().rope(
         {x.data(), positions.data(), frequencies.data(), 11, 3, 2, 3, 2, RopeKind::halves, 1}, queue);
     for (int t = 0; t < 2; ++t) {
       const double angle = 0.5 * positions[t];

@@ -23,7 +23,7 @@ Routed run(const Values& logits, const Values& bias, int experts, int top_k, boo
   const int tokens = int(logits.size()) / experts;
   Routed routed{std::vector<int32_t>(size_t(tokens) * top_k, -7), poisoned(size_t(tokens) * top_k)};
   BackwardQueue queue;
-  reference_kernels().router(
+  plain_kernels().router(
       {logits.data(), bias.empty() ? nullptr : bias.data(), routed.ids.data(), routed.weights.data(), tokens,
        experts, top_k, renormalize, scale, groups, top_groups},
       queue);

@@ -21,7 +21,8 @@ Choice route(const Values& logits, int experts, int top_k) {
   const int tokens = int(logits.size()) / experts;
   Choice c{std::vector<int32_t>(size_t(tokens) * top_k, -9), poisoned(size_t(tokens) * top_k)};
   BackwardQueue queue;
-  ref::softmax_router({logits.data(), c.ids.data(), c.weights.data(), tokens, experts, top_k}, queue);
+  plain_kernels().softmax_router({logits.data(), c.ids.data(), c.weights.data(), tokens, experts, top_k},
+                                 queue);
   return c;
 }
 

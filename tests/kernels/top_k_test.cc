@@ -83,7 +83,7 @@ TEST_SUITE("kernels/top_k") {
     const int tokens = 5, context = 700, k = 96;
     Values scores = random.normals(size_t(tokens) * context);
     for (float& score : scores) score = std::max(0.f, std::round(4 * score));
-    const int32_t visible[tokens] = {700, 699, 97, 96, 5};
+    const std::vector<int32_t> visible = {700, 699, 97, 96, 5};
     for (const auto& variant : implementations(&KernelTable::top_k)) {
       INFO(variant.name);
       Positions first;
@@ -91,7 +91,7 @@ TEST_SUITE("kernels/top_k") {
         Positions selected(size_t(tokens) * k, 99999);
         SerialQueue serial;
         BackwardQueue backward;
-        variant.run({scores.data(), visible, selected.data(), context, tokens, k},
+        variant.run({scores.data(), visible.data(), selected.data(), context, tokens, k},
                     i % 2 ? static_cast<Queue&>(backward) : serial);
         if (i == 0) first = selected;
         CHECK(selected == first);

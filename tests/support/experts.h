@@ -17,9 +17,9 @@ struct Plan {
 inline Plan plan(const Ids& expert_ids, int experts, int top_k) {
   Plan p{Ids(experts + 1, -9), Ids(expert_ids.size(), -9), Ids(expert_ids.size(), -9)};
   BackwardQueue queue;
-  reference_kernels().expert_plan({expert_ids.data(), p.offsets.data(), p.pairs.data(), p.rows.data(),
-                                   int(expert_ids.size()) / top_k, experts, top_k},
-                                  queue);
+  plain_kernels().expert_plan({expert_ids.data(), p.offsets.data(), p.pairs.data(), p.rows.data(),
+                               int(expert_ids.size()) / top_k, experts, top_k},
+                              queue);
   return p;
 }
 

@@ -57,6 +57,18 @@ inline double relative_error(const Values& actual, const Values& expected) {
   return magnitude > 0 ? difference / magnitude : difference;
 }
 
+// The operators of the GPU in the program that tests them, on memory that both sides can reach; else null.
+const KernelVariant* device_kernels();
+
+// The tables under test: all of this machine, the reference first, or that of the GPU.
+inline std::vector<KernelVariant> kernel_variants() {
+  return device_kernels() ? std::vector{*device_kernels()} : cpu_kernel_variants();
+}
+// The table under test of operators that have one version for all CPUs.
+inline const KernelTable& plain_kernels() {
+  return device_kernels() ? device_kernels()->table : reference_kernels();
+}
+
 // One implementation of an operator, with the name of its variant.
 template <class Args>
 struct Variant {
@@ -64,12 +76,12 @@ struct Variant {
   void (*run)(const Args&, Queue&);
 };
 
-// The distinct implementations of one operator on this machine, the reference left out.
+// The distinct implementations of one operator under test, the reference left out.
 template <class Args>
 std::vector<Variant<Args>> variants(void (*KernelTable::*member)(const Args&, Queue&)) {
   std::vector<Variant<Args>> found;
   auto previous = reference_kernels().*member;
-  for (const KernelVariant& variant : cpu_kernel_variants()) {
+  for (const KernelVariant& variant : kernel_variants()) {
     const auto run = variant.table.*member;
     if (run != previous) found.push_back({variant.name, run});
     previous = run;
@@ -77,11 +89,11 @@ std::vector<Variant<Args>> variants(void (*KernelTable::*member)(const Args&, Qu
   return found;
 }
 
-// The same, and the reference first.
+// The same, and the reference first unless a GPU is tested.
 template <class Args>
 std::vector<Variant<Args>> implementations(void (*KernelTable::*member)(const Args&, Queue&)) {
   std::vector<Variant<Args>> found = variants(member);
-  found.insert(found.begin(), {"ref", reference_kernels().*member});
+  if (!device_kernels()) found.insert(found.begin(), {"ref", reference_kernels().*member});
   return found;
 }
 
