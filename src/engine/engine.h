@@ -52,7 +52,7 @@ struct EngineParts {
 };
 
 struct EngineOptions {
-  std::string device;  // as in backend/device.h; empty: the CPU
+  std::string device = {};  // as in backend/device.h; empty: the CPU
   int queue_limit = 64;
   int default_context = 32768;  // of a session that names none; at most the model's
   int pool_sessions = 16;  // full contexts that the page pool holds; on the CPU address space, not memory

@@ -206,8 +206,9 @@ bool Decoder::can_replay(const StepPlan& plan) const {
 uint64_t Decoder::replay_key(const PagePool& pool) const {
   const bool selects = config_->indexer.top_k > 0 && !config_->indexer.selects_all(batch_.max_visible);
   uint64_t key = 0xcbf29ce484222325u;
+  const auto place = [](const void* p) { return uint64_t(reinterpret_cast<uintptr_t>(p)); };
   for (const uint64_t part : {uint64_t(batch_.sequences), uint64_t(batch_.max_pages), uint64_t(selects),
-                              uint64_t(reinterpret_cast<uintptr_t>(&pool))})
+                              place(pool.latents(0, nullptr, 0).pages), place(memories_.activations.get())})
     key = (key ^ part) * 0x100000001b3u;
   return key;
 }

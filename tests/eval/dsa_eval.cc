@@ -36,6 +36,7 @@ const char* const kTasks[] = {"T1",  "T2", "T3", "T4", "T5", "T6", "T7", "T8", "
 struct Options {
   std::string folder, task, size;
   int limit = 1 << 30, threads = 2;
+  std::string device = "cpu";
   ModelOptions model;
   std::string selection = "learned", route = "fast", pictures = "shown";
   double at_least = 0, at_most = 100;  // percent
@@ -540,7 +541,7 @@ Status write_scores(const Options& options, const std::vector<TaskScore>& scores
 }
 
 Status load(Asker& asker, const Options& options, const ModelOptions& model) {
-  DSA_ASSIGN(asker.model, load_model(options.folder, model, 2048, options.threads));
+  DSA_ASSIGN(asker.model, load_model(options.folder, model, 2048, options.threads, options.device));
   DSA_ASSIGN(asker.tokenizer, Tokenizer::load(options.folder));
   DSA_ASSIGN(asker.format, ChatFormat::create("kimi_k3", asker.tokenizer));
   asker.recorder.attach(*asker.model.decoder);
@@ -596,6 +597,8 @@ bool parse(int argc, char** argv, Options& o) {
       o.limit = atoi(value);
     } else if (take("--threads")) {
       o.threads = atoi(value);
+    } else if (take("--device")) {
+      o.device = value;
     } else if (take("--rotate-experts")) {
       o.model.rotate_experts = atoi(value);
     } else if (take("--selection")) {
@@ -628,12 +631,13 @@ bool parse(int argc, char** argv, Options& o) {
 int main(int argc, char** argv) {
   dsa::test::Options options;
   if (!dsa::test::parse(argc, argv, options)) {
-    fprintf(stderr,
-            "usage: dsa_eval MODEL [--task T] [--size S] [--limit N] [--threads N] [--selection "
-            "learned|recent|random]\n"
-            "                [--rotate-experts N] [--pictures shown|swapped|blank] [--route fast|exact]\n"
-            "                [--at-least P] [--at-most P]\n"
-            "                [--gates] [--write] [--verbose]\n");
+    fprintf(
+        stderr,
+        "usage: dsa_eval MODEL [--task T] [--size S] [--limit N] [--threads N] [--device ID] [--selection "
+        "learned|recent|random]\n"
+        "                [--rotate-experts N] [--pictures shown|swapped|blank] [--route fast|exact]\n"
+        "                [--at-least P] [--at-most P]\n"
+        "                [--gates] [--write] [--verbose]\n");
     return 2;
   }
   const dsa::Status status = dsa::test::run(options);

@@ -2,7 +2,8 @@
 //
 // Storage lies in pages that fault unless a kernel or a copy runs, so that host code which touches the memory of kernels
 // dies at that place. Before each kernel its arguments, and the tables of pointers that they name, are searched for
-// addresses of the host: kernels of a real device could not follow them.
+// addresses of the host: kernels of a real device could not follow them. Steps are recorded and replayed as by a CUDA
+// graph: what is replayed are the launches of one step with their arguments, and nothing that the host did beside them.
 #pragma once
 
 #include <sys/mman.h>
@@ -11,9 +12,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "backend/backend.h"
 
@@ -24,27 +29,33 @@ class GuardedStorage final : public Storage {
   bool is_host() const override { return false; }
   uint64_t allocated_bytes() const override { return allocated_; }
   int64_t copies() const { return copies_; }
+  // The allocation after the next n fails, and every one behind it.
+  void fail_after(int64_t n) { allocations_left_ = n; }
 
   Result<Memory> allocate(size_t bytes, const char* what) override {
+    if (allocations_left_-- <= 0)
+      return error(Code::out_of_device_memory, "no guarded memory for ", what, " by request")
+          .with_room(bytes, 0);
     const size_t page = size_t(getpagesize()),
                  rounded = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
-    // A page that is never opened lies on both sides.
-    void* base =
-        mmap(nullptr, rounded + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // Room that is never opened lies on both sides. Large pages open and close faster.
+    const size_t mapped = rounded + 3 * kLargePage;
+    void* base = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
       return error(Code::out_of_device_memory, "no guarded memory for ", what).with_room(bytes, 0);
-    char* memory = static_cast<char*>(base) + page;
+    char* memory = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(base) / kLargePage + 2) * kLargePage);
+    (void)madvise(memory, rounded, MADV_HUGEPAGE);
     const std::lock_guard lock(mutex_);
     pieces_[memory] = rounded;
     allocated_ += rounded;
     protect(memory, rounded, PROT_READ | PROT_WRITE);
     std::memset(memory, 0xff, bytes < kPoisoned ? bytes : kPoisoned);  // NaN
     if (open_ == 0) protect(memory, rounded, PROT_NONE);
-    return Memory(memory, [this, base, memory, rounded, page](void*) {
+    return Memory(memory, [this, base, memory, rounded, mapped](void*) {
       const std::lock_guard again(mutex_);
       pieces_.erase(memory);
       allocated_ -= rounded;
-      munmap(base, rounded + 2 * page);
+      munmap(base, mapped);
     });
   }
   Result<Mirror> allocate_mirror(size_t bytes, const char* what) override {
@@ -54,21 +65,29 @@ class GuardedStorage final : public Storage {
     return mirror;
   }
   void upload(const Mirror& m, size_t begin, size_t bytes) override {
+    if (recording_ != nullptr) std::abort();  // a replay would bring the host's memory of another step
     copy(static_cast<char*>(m.device.get()) + begin, static_cast<char*>(m.host.get()) + begin, bytes);
   }
   void download(const Mirror& m, size_t begin, size_t bytes) override {
     copy(static_cast<char*>(m.host.get()) + begin, static_cast<char*>(m.device.get()) + begin, bytes);
   }
   void copy(void* to, const void* from, size_t bytes) override {
-    const Open open(*this);
-    ++copies_;
-    std::memcpy(to, from, bytes);
+    put([this, to, from, bytes] {
+      const Open open(*this);
+      ++copies_;
+      std::memcpy(to, from, bytes);
+    });
   }
   void clear(void* to, size_t bytes) override {
-    const Open open(*this);
-    std::memset(to, 0, bytes);
+    put([this, to, bytes] {
+      const Open open(*this);
+      std::memset(to, 0, bytes);
+    });
   }
-  Status finish() override { return Status::ok(); }
+  Status finish() override {
+    if (recording_ != nullptr) std::abort();  // nobody may wait for what is not running
+    return Status::ok();
+  }
   Status write(void* to, const void* from, size_t bytes) override {
     return copy(to, from, bytes), Status::ok();
   }
@@ -92,6 +111,16 @@ class GuardedStorage final : public Storage {
     GuardedStorage& storage_;
   };
 
+  // A launch: runs now, or is only noted while a step is recorded.
+  using Launches = std::vector<std::function<void()>>;
+  void put(std::function<void()> launch) {
+    if (recording_ != nullptr)
+      recording_->push_back(std::move(launch));
+    else
+      launch();
+  }
+  void record(Launches* launches) { recording_ = launches; }
+
   bool contains(uint64_t address) {
     const std::lock_guard lock(mutex_);
     auto after = pieces_.upper_bound(reinterpret_cast<char*>(address));
@@ -101,7 +130,7 @@ class GuardedStorage final : public Storage {
   }
 
  private:
-  static constexpr size_t kPoisoned = size_t(1) << 20;
+  static constexpr size_t kPoisoned = size_t(1) << 20, kLargePage = size_t(2) << 20;
 
   static void protect(char* memory, size_t bytes, int rights) {
     if (mprotect(memory, bytes, rights) != 0) std::abort();
@@ -113,8 +142,9 @@ class GuardedStorage final : public Storage {
   std::mutex mutex_;
   std::map<char*, size_t> pieces_;
   uint64_t allocated_ = 0;
-  int64_t copies_ = 0;
+  int64_t copies_ = 0, allocations_left_ = INT64_MAX;
   int open_ = 0;
+  Launches* recording_ = nullptr;
 };
 
 // One thread, with the storage that its kernels may touch.
@@ -193,18 +223,38 @@ class GuardedBackend final : public Backend {
   Queue& queue() override { return queue_; }
   GuardedStorage& storage() override { return queue_.storage; }
 
+  bool can_replay() const override { return replays; }
+  // As backend/cuda/cuda_graphs.h: the first time as it is, the second time recorded.
+  void replay(uint64_t key, const std::function<void()>& work) override {
+    if (seen_.insert(key).second) return work();
+    auto found = recorded_.find(key);
+    if (found == recorded_.end()) {
+      found = recorded_.emplace(key, GuardedStorage::Launches()).first;
+      queue_.storage.record(&found->second);
+      work();
+      queue_.storage.record(nullptr);
+    }
+    for (const auto& launch : found->second) launch();
+    ++replayed;
+  }
+
+  bool replays = true;
+  int64_t replayed = 0;  // steps that came from a recording
+
  private:
   static const KernelTable& table() {
     static const KernelTable guarded = [] {
       KernelTable t;
-#define DSA_GUARD(name, Args)                                      \
-  t.name = [](const Args& args, Queue& queue) {                    \
-    GuardedStorage& s = static_cast<GuardedQueue&>(queue).storage; \
-    const GuardedStorage::Open open(s);                            \
-    AddressCheck check(#name, s);                                  \
-    check.object(args);                                            \
-    check.tables(args);                                            \
-    cpu_kernels().name(args, queue);                               \
+#define DSA_GUARD(name, Args)                                        \
+  t.name = [](const Args& args, Queue& queue) {                      \
+    static_cast<GuardedQueue&>(queue).storage.put([args, &queue] {   \
+      GuardedStorage& s = static_cast<GuardedQueue&>(queue).storage; \
+      const GuardedStorage::Open open(s);                            \
+      AddressCheck check(#name, s);                                  \
+      check.object(args);                                            \
+      check.tables(args);                                            \
+      cpu_kernels().name(args, queue);                               \
+    });                                                              \
   };
       DSA_FOR_EACH_KERNEL(DSA_GUARD)
 #undef DSA_GUARD
@@ -214,6 +264,8 @@ class GuardedBackend final : public Backend {
   }
 
   GuardedQueue queue_;
+  std::set<uint64_t> seen_;
+  std::map<uint64_t, GuardedStorage::Launches> recorded_;
 };
 
 }  // namespace dsa::test
