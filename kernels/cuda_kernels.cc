@@ -11,11 +11,20 @@ KernelTable generic_table() {
   return table;
 }
 
+// With what this build has for GPUs of this capability alone.
+KernelTable sm90_table() {
+  KernelTable table = generic_table();
+#if defined(DSA_CUDA_SM90)
+  table.fp8_expert_linear = sm90::fp8_expert_linear;
+#endif
+  return table;
+}
+
 }  // namespace
 
-const KernelTable& cuda_kernels(int) {
-  static const auto& table = *new KernelTable(generic_table());  // never destroyed
-  return table;
+const KernelTable& cuda_kernels(int capability) {
+  static const auto &generic = *new KernelTable(generic_table()), &sm90 = *new KernelTable(sm90_table());
+  return capability == 90 ? sm90 : generic;  // neither is ever destroyed
 }
 
 }  // namespace dsa

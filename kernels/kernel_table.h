@@ -17,6 +17,8 @@
 #include "kernels/expert_groups/expert_groups.h"
 #include "kernels/expert_linear/expert_linear.h"
 #include "kernels/expert_plan/expert_plan.h"
+#include "kernels/fp8_expert_linear/fp8_expert_linear.h"
+#include "kernels/fp8_pack/fp8_pack.h"
 #include "kernels/fp8_round/fp8_round.h"
 #include "kernels/gated_norm/gated_norm.h"
 #include "kernels/gather_rows/gather_rows.h"
@@ -33,6 +35,7 @@
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/linear/linear.h"
 #include "kernels/mxfp4_linear/mxfp4_linear.h"
+#include "kernels/mxfp4_to_fp8/mxfp4_to_fp8.h"
 #include "kernels/place_rows/place_rows.h"
 #include "kernels/pool_keys/pool_keys.h"
 #include "kernels/rms_norm/rms_norm.h"
@@ -47,27 +50,31 @@
 #include "kernels/vision_attention/vision_attention.h"
 
 // Every operator with its arguments, and those that have a SIMD version.
-#define DSA_FOR_EACH_PLAIN_KERNEL(X)   \
-  X(embedding, EmbeddingArgs)          \
-  X(layer_norm, LayerNormArgs)         \
-  X(add, AddArgs)                      \
-  X(router, RouterArgs)                \
-  X(rope, RopeArgs)                    \
-  X(hadamard, HadamardArgs)            \
-  X(fp8_round, Fp8RoundArgs)           \
-  X(expert_plan, ExpertPlanArgs)       \
-  X(expert_groups, ExpertGroupsArgs)   \
-  X(expert_gather, ExpertGatherArgs)   \
-  X(append_rows, AppendRowsArgs)       \
-  X(place_rows, PlaceRowsArgs)         \
-  X(gather_rows, GatherRowsArgs)       \
-  X(grid_embedding, GridEmbeddingArgs) \
-  X(add_bias, AddBiasArgs)             \
-  X(softmax_router, SoftmaxRouterArgs) \
-  X(pool_keys, PoolKeysArgs)           \
-  X(expand_pools, ExpandPoolsArgs)     \
-  X(hyper_spread, HyperSpreadArgs)     \
-  X(hyper_mean, HyperMeanArgs)
+#define DSA_FOR_EACH_PLAIN_KERNEL(X)     \
+  X(embedding, EmbeddingArgs)            \
+  X(layer_norm, LayerNormArgs)           \
+  X(add, AddArgs)                        \
+  X(router, RouterArgs)                  \
+  X(rope, RopeArgs)                      \
+  X(hadamard, HadamardArgs)              \
+  X(fp8_round, Fp8RoundArgs)             \
+  X(expert_plan, ExpertPlanArgs)         \
+  X(expert_groups, ExpertGroupsArgs)     \
+  X(expert_gather, ExpertGatherArgs)     \
+  X(append_rows, AppendRowsArgs)         \
+  X(place_rows, PlaceRowsArgs)           \
+  X(gather_rows, GatherRowsArgs)         \
+  X(grid_embedding, GridEmbeddingArgs)   \
+  X(add_bias, AddBiasArgs)               \
+  X(softmax_router, SoftmaxRouterArgs)   \
+  X(pool_keys, PoolKeysArgs)             \
+  X(expand_pools, ExpandPoolsArgs)       \
+  X(hyper_spread, HyperSpreadArgs)       \
+  X(hyper_mean, HyperMeanArgs)           \
+  X(mxfp4_exponents, Mxfp4ExponentsArgs) \
+  X(mxfp4_to_fp8, Mxfp4ToFp8Args)        \
+  X(fp8_pack, Fp8PackArgs)               \
+  X(fp8_expert_linear, Fp8ExpertLinearArgs)
 #define DSA_FOR_EACH_SIMD_KERNEL(X)        \
   X(rms_norm, RmsNormArgs)                 \
   X(linear, LinearArgs)                    \

@@ -12,5 +12,6 @@
   namespace avx512 { void name(const Args&, Queue&); }     \
   namespace avx512vnni { void name(const Args&, Queue&); } \
   namespace cuda { void name(const Args&, Queue&); }       \
+  namespace sm90 { void name(const Args&, Queue&); }       \
   static_assert(true, "a semicolon follows")
 // clang-format on

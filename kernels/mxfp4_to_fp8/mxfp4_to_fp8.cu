@@ -38,7 +38,9 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int units = a.in_dim / kUnit, exponent = group.exponents[o];
   const auto* words = reinterpret_cast<const uint2*>(group.blocks + o * (a.in_dim / 2));
   const uint8_t* scales = group.scales + o * (a.in_dim / kMxfp4Block);
-  auto* out = reinterpret_cast<uint4*>(group.codes + o * a.in_dim);
+  const auto out = [&](int unit) {
+    return reinterpret_cast<uint4*>(group.codes + fp8_tile_offset(a.out_dim, o, int64_t(unit) * kUnit));
+  };
   for (int begin = lane; begin < units; begin += kUnitsAtOnce * kWarp) {
     uint2 word[kUnitsAtOnce];
     int scale[kUnitsAtOnce];
@@ -53,9 +55,11 @@ __global__ void __launch_bounds__(kWarps* kWarp)
       if (unit >= units) break;
       const uint2 table = tables[max(kShiftMin, min(kShiftMax, scale[i] - exponent)) - kShiftMin];
       const uint2 low = expand(word[i].x, table), high = expand(word[i].y, table);
-      out[unit] = {low.x, low.y, high.x, high.y};
+      *out(unit) = {low.x, low.y, high.x, high.y};
     }
   }
+  const int units_filled = int(fp8_stretches(a.in_dim)) * (kFp8Stretch / kUnit);
+  for (int unit = units + lane; unit < units_filled; unit += kWarp) *out(unit) = {};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 //                    exponents[o]  = top - 6
 //                    spreads[o]    = top - the smallest such code
 //   mxfp4_to_fp8     codes[o, i]   = e4m3( e2m1(o, i) * 2^(scales[o, i / 32] - exponents[o]) )
+//                    which lies at fp8_tile_offset(out_dim, o, i); see common/fp8_tiles.h
 //
 // An E2M1 magnitude is m * 2^q with m 1 or 3 and q from -1 to 2. E4M3 holds it times 2^s exactly if s lies in -8 .. 6:
 // with spreads[o] <= kMxfp4SpreadMax, codes[o, i] * 2^(exponents[o] - 127) is W[o, i] bit for bit. In a row of larger
@@ -11,6 +12,7 @@
 // -0 stays -0. Scale code 255 is NaN; a loader has refused it.
 #pragma once
 
+#include "kernels/common/fp8_tiles.h"
 #include "kernels/common/kernel.h"
 #include "kernels/common/numbers.h"
 
@@ -32,7 +34,7 @@ struct Mxfp4ToFp8Group {
   const uint8_t* blocks;           // [out_dim, in_dim / 2]
   const uint8_t* scales;           // [out_dim, in_dim / 32]
   const int16_t* exponents;        // [out_dim]
-  uint8_t* codes;                  // [out_dim, in_dim]  output
+  uint8_t* codes;                  // [fp8_tile_bytes(out_dim, in_dim)]  output
   const int32_t* range = nullptr;  // [2]  the group is left out if both are equal; null: it is converted
 };
 

@@ -28,11 +28,13 @@ void ref::mxfp4_to_fp8(const Mxfp4ToFp8Args& a, Queue&) {
     const Mxfp4ToFp8Group& group = a.groups[g];
     if (group.range && group.range[0] == group.range[1]) continue;
     for (int64_t o = 0; o < a.out_dim; ++o)
-      for (int i = 0; i < a.in_dim; ++i) {
+      for (int i = 0; i < fp8_stretches(a.in_dim) * kFp8Stretch; ++i) {
+        uint8_t& code = group.codes[fp8_tile_offset(a.out_dim, o, i)];
+        code = 0;
+        if (i >= a.in_dim) continue;
         const uint8_t byte = group.blocks[(o * a.in_dim + i) / 2];
         const int s = group.scales[(o * a.in_dim + i) / kMxfp4Block] - group.exponents[o];
-        group.codes[o * a.in_dim + i] =
-            f32_to_e4m3(std::ldexp(e2m1_to_f32(uint8_t(i % 2 ? byte >> 4 : byte & 15)), s));
+        code = f32_to_e4m3(std::ldexp(e2m1_to_f32(uint8_t(i % 2 ? byte >> 4 : byte & 15)), s));
       }
   }
 }

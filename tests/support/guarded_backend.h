@@ -188,6 +188,8 @@ class AddressCheck {
   void tables(const ExpertGroupsArgs& a) {
     for (int i = 0; i < a.num_products; ++i) array(a.products[i].matrices, a.experts, "matrices");
   }
+  void tables(const Mxfp4ToFp8Args& a) { array(a.groups, a.num_groups, "groups"); }
+  void tables(const Fp8ExpertLinearArgs& a) { array(a.groups, a.num_groups, "groups"); }
   void tables(const ShortConvArgs& a) { array(a.sequences, a.num_sequences, "sequences"); }
   void tables(const KdaArgs& a) { array(a.sequences, a.num_sequences, "sequences"); }
   void tables(const PoolKeysArgs& a) { array(a.sequences, a.num_sequences, "sequences"); }

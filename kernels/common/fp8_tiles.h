@@ -1,0 +1,27 @@
+// kernels/common/fp8_tiles.h: the order in which FP8 matrices lie for products on GPUs.
+//
+// Stretches of 128 columns follow each other; in a stretch the rows follow each other, 128 bytes each, so that any run
+// of rows of one stretch is one piece of memory. The eight 16-byte units of a row are in the order in which shared memory
+// has no bank conflicts: unit u lies where u ^ (row % 8) says. The last stretch is filled up with zeros.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/numbers.h"
+
+namespace dsa {
+
+constexpr int kFp8Stretch = 128, kFp8Unit = 16;
+
+DSA_HD inline int64_t fp8_stretches(int64_t columns) { return (columns + kFp8Stretch - 1) / kFp8Stretch; }
+DSA_HD inline int64_t fp8_tile_bytes(int64_t rows, int64_t columns) {
+  return rows * fp8_stretches(columns) * kFp8Stretch;
+}
+// Where the value at (row, column) of [rows, any] lies.
+DSA_HD inline int64_t fp8_tile_offset(int64_t rows, int64_t row, int64_t column) {
+  const int64_t unit = column / kFp8Unit % (kFp8Stretch / kFp8Unit) ^ row % 8;
+  return (column / kFp8Stretch * rows + row) * kFp8Stretch + unit * kFp8Unit + column % kFp8Unit;
+}
+
+}  // namespace dsa
