@@ -13,6 +13,10 @@ install(EXPORT dsa_sdk FILE dsa_sdkTargets.cmake NAMESPACE dsa:: DESTINATION ${p
 install(FILES ${PROJECT_BINARY_DIR}/dsa_sdkConfig.cmake ${PROJECT_BINARY_DIR}/dsa_sdkConfigVersion.cmake
         DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/dsa_sdk.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+# Beside the library, which looks for it there. It needs cuBLASLt of CUDA 13, but no driver to be loaded.
+if(DSA_CUDA)
+  install(TARGETS dsa_sdk_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(DSA_STATIC)
   install(FILES $<TARGET_FILE:dsa_core> DESTINATION ${CMAKE_INSTALL_LIBDIR} RENAME libdsa_sdk.a)
 endif()

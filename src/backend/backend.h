@@ -22,8 +22,11 @@ class Backend {
   virtual const KernelTable& kernels() const = 0;
   virtual Queue& queue() = 0;
   virtual Storage& storage() = 0;
-  // Before a thread uses the queue.
-  virtual void enter_thread() {}
+  // A thread uses the queue while it holds what this returns, which may be null.
+  [[nodiscard]] virtual std::shared_ptr<void> enter_thread() { return nullptr; }
+
+  // Rows of an expert from which it is worth it to expand its MXFP4 weights to FP8 first; 0: never.
+  virtual int fp8_rows() const { return 0; }
 
   // True if replay() keeps what it has seen.
   virtual bool can_replay() const { return false; }

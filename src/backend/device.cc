@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <mutex>
@@ -21,8 +22,12 @@ std::string own_folder() {
   Dl_info info;
   if (dladdr(reinterpret_cast<const void*>(&list_gpus), &info) == 0 || info.dli_fname == nullptr) return {};
   const std::string path = info.dli_fname;
-  const size_t slash = path.find_last_of('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash + 1);
+  if (const size_t slash = path.find_last_of('/'); slash != std::string::npos)
+    return path.substr(0, slash + 1);
+  char program[4096];  // found through PATH
+  const ssize_t n = readlink("/proc/self/exe", program, sizeof program);
+  const std::string found(program, n > 0 ? size_t(n) : 0);
+  return found.substr(0, found.find_last_of('/') + 1);
 }
 
 // Empty if there is none. Programs of a build tree find it in lib/ beside their bin/.

@@ -21,6 +21,7 @@ struct DeviceInfo {
   bool integrated = false, drives_display = false;
   uint64_t total_bytes = 0, free_bytes = 0;
   uint64_t backend_bytes = 0;  // that a backend takes before anybody asks
+  int fp8_rows = 0;            // Backend::fp8_rows()
 };
 
 // Empty if there is no module; one entry with the reason if the module cannot be used at all. `module_dir` empty: the

@@ -201,8 +201,9 @@ Result<std::shared_ptr<Engine>> Package::load(const EngineOptions& options,
                                                    runtime->call_on_thread(thread, entering);
                                                  }));
   }
-  DSA_ASSIGN(parts.model,
-             load_language_model(config_, checkpoint_, *parts.backend, ModelOptions(), progress));
+  ModelOptions model_options;
+  if (options.step_tokens > 0) model_options.max_step_tokens = options.step_tokens;
+  DSA_ASSIGN(parts.model, load_language_model(config_, checkpoint_, *parts.backend, model_options, progress));
   parts.tokenizer = tokenizer_;
   parts.format = format_;
   parts.why_no_format = why_no_format_;

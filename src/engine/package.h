@@ -44,7 +44,9 @@ class Package {
   uint64_t kv_bytes_per_token() const;
   uint64_t state_bytes() const;  // of a mark
   // What it would take of a device; reads headers alone.
-  Result<ModelSize> measure() const { return measure_model(*config_, *checkpoint_, ModelOptions()); }
+  Result<ModelSize> measure(const ModelOptions& options) const {
+    return measure_model(*config_, *checkpoint_, options);
+  }
   // One scalar of config.json; null if there is none.
   const std::string* meta(const std::string& key) const;
 

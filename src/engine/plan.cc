@@ -12,6 +12,9 @@ int64_t pages_of(int64_t tokens) { return (tokens + kPageSize - 1) / kPageSize; 
 // A session has its state in two copies, and a third one while a run may still be taken back.
 constexpr int64_t kStatesPerSession = 3;
 
+// Prompt tokens that go through a GPU at a time: experts have many rows, and their weights are read less often.
+constexpr int kGpuStepTokens = 2048;
+
 }  // namespace
 
 Result<std::shared_ptr<const Plan>> Plan::create(std::shared_ptr<const Package> package,
@@ -58,7 +61,10 @@ Result<std::shared_ptr<const Plan>> Plan::create(std::shared_ptr<const Package> 
 }
 
 Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request) {
-  DSA_ASSIGN(const ModelSize size, package_->measure());
+  ModelOptions options;
+  options.max_step_tokens = kGpuStepTokens;
+  options.fp8_rows = device.fp8_rows;
+  DSA_ASSIGN(const ModelSize size, package_->measure(options));
   const int64_t most = package_->config().max_context;
   device_ = device.id;
   why_not_ = Status::ok();
@@ -69,7 +75,7 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request) 
 
   const uint64_t sessions = uint64_t(request.sessions);
   const uint64_t states = size.state * sessions * kStatesPerSession;
-  const uint64_t fixed = size.weights + size.step + device.backend_bytes + states;
+  const uint64_t fixed = size.weights + size.step + size.fp8_workspace + device.backend_bytes + states;
   const uint64_t page = std::max<uint64_t>(size.page * sessions, 1);  // one of each session
   const uint64_t fitting = fixed < available_ ? (available_ - fixed) / page * kPageSize : 0;
   int64_t context = request.context_tokens;
@@ -78,6 +84,7 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request) 
   context_tokens_ = int(context);
   device_parts_ = {{"weights", size.weights},
                    {"step", size.step},
+                   {"fp8_workspace", size.fp8_workspace},
                    {"operators", device.backend_bytes},
                    {"pages", uint64_t(pages_of(context)) * size.page * sessions},
                    {"states", states}};
@@ -95,7 +102,7 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request) 
 }
 
 Status Plan::place_on_cpu(const PlanRequest& request) {
-  DSA_ASSIGN(const ModelSize size, package_->measure());
+  DSA_ASSIGN(const ModelSize size, package_->measure({}));
   const int64_t most = package_->config().max_context;
   device_ = kCpu;
   why_not_ = Status::ok();
@@ -122,6 +129,7 @@ EngineOptions Plan::engine_options() const {
     return options;
   }
   options.device = device_;
+  options.step_tokens = kGpuStepTokens;
   options.pool_sessions = sessions_;
   options.pool_states = int(kStatesPerSession) * sessions_;
   return options;

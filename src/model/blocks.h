@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/activations.h"
+#include "model/fp8_workspace.h"
 #include "model/language_model.h"
 #include "model/weights.h"
 #include "ops/step.h"
@@ -16,7 +17,9 @@ struct BlockContext {
   const ModelConfig& config;
   const ModelOptions& options;
   const SelectionObserver& observer;
-  const Tensor& frequencies;  // [rope_dim / 2]  of the rotary embedding
+  const Tensor& frequencies;          // [rope_dim / 2]  of the rotary embedding
+  const Fp8Workspace* fp8_workspace;  // null: there is none
+  int fp8_rows;                       // of an expert, on average, from which it is taken
 };
 
 void kda(Step& s, const BlockContext& c, const LayerWeights& w, Tensor h, Tensor out);

@@ -126,7 +126,17 @@ Decoder::Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<cons
       residuals_(create_residuals(*config_)) {
   if (config_->vision.layers > 0)
     vision_ = std::make_unique<VisionTower>(*config_, weights_->vision, backend_);
+}
+
+Status Decoder::prepare() {
   fill_tables();
+  if (options_.mxfp4_route == Mxfp4Route::fast)
+    fp8_rows_ = options_.fp8_rows >= 0 ? options_.fp8_rows : backend_.fp8_rows();
+  if (fp8_rows_ > 0) {
+    DSA_ASSIGN(fp8_workspace_, Fp8Workspace::create(*config_, *weights_, *activations_, options_, backend_));
+    if (fp8_workspace_) memories_.bytes += Fp8Workspace::bytes(*config_, *weights_, options_);
+  }
+  return backend_.storage().finish();
 }
 
 Decoder::~Decoder() = default;
@@ -178,7 +188,7 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
       if (s.tokens[t] < 0 || s.tokens[t] >= config_->vocab)
         return error(Code::argument, "token ", s.tokens[t], " is not in the vocabulary of ", config_->vocab)
             .with_fix(Fix::input);
-  backend_.enter_thread();
+  const auto thread = backend_.enter_thread();
   const bool replays = can_replay(plan);
   batch_.set(plan, layout_, config_->hidden, replays ? batch_limits(*config_, options_).pages : 0);
   a.set_tokens(batch_.tokens);
@@ -196,7 +206,8 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
 
 // A step of one token for each sequence, that nobody looks into.
 bool Decoder::can_replay(const StepPlan& plan) const {
-  if (!backend_.can_replay() || options_.selection != Selection::learned || observer_) return false;
+  if (!backend_.can_replay() || !options_.replay || options_.selection != Selection::learned || observer_)
+    return false;
   for (const SequenceStep& s : plan.sequences)
     if (s.count != 1 || !s.wants_logits || !s.placed.empty()) return false;
   return true;
@@ -223,7 +234,7 @@ void Decoder::forward(Step& s) {
 
 void Decoder::layer(Step& s, const LayerWeights& w, int number) {
   Activations& a = s.activations();
-  const BlockContext c{*config_, options_, observer_, frequencies_};
+  const BlockContext c{*config_, options_, observer_, frequencies_, fp8_workspace_.get(), fp8_rows_};
 
   ops::rms_norm(s, residuals_->attention_input(s, w, number), w.attn_norm, config_->norm_eps, a.h);
   switch (w.attention) {
@@ -284,7 +295,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig>
     DSA_TRY(place_weights(*weights, *own_config, backend.storage(), progress));
   auto decoder = std::make_unique<Decoder>(std::move(own_config), std::move(checkpoint), std::move(weights),
                                            backend, options, layout, std::move(memories));
-  DSA_TRY(backend.storage().finish());
+  DSA_TRY(decoder->prepare());
   return decoder;
 }
 
@@ -302,6 +313,8 @@ Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& che
   size.page = layout.page_floats() * sizeof(float);
   size.state = layout.state_bytes();
   size.host = size.step - activation_bytes(config, options);
+  if (options.fp8_rows > 0 && options.mxfp4_route == Mxfp4Route::fast)
+    size.fp8_workspace = Fp8Workspace::bytes(config, weights, options);
   return size;
 }
 

@@ -25,6 +25,8 @@ class Decoder final : public LanguageModel {
   Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<const Checkpoint> checkpoint,
           std::unique_ptr<DecoderWeights> weights, Backend& backend, const ModelOptions& options,
           const StateLayout& layout, Memories memories);
+  // Makes the tables of kernels and the FP8 workspace; before the first step.
+  Status prepare();
   ~Decoder() override;
 
   int vocab_size() const override { return config_->vocab; }
@@ -35,6 +37,9 @@ class Decoder final : public LanguageModel {
   uint64_t device_bytes() const override;
   VisionTower* vision() override { return vision_.get(); }
   Result<Tensor> run(const StepPlan& plan, const PagePool& pool) override;
+
+  // MoE layers whose experts go through the FP8 workspace where they have many rows.
+  int fp8_layers() const { return fp8_workspace_ ? fp8_workspace_->layers() : 0; }
 
   // Called by each step for each latent attention layer, on the thread that runs the step. Empty: nobody
   // looks.
@@ -58,6 +63,8 @@ class Decoder final : public LanguageModel {
   SelectionObserver observer_;
   std::unique_ptr<Activations> activations_;
   Tensor frequencies_;  // [rope_dim / 2]  of the rotary embedding
+  int fp8_rows_ = 0;
+  std::unique_ptr<Fp8Workspace> fp8_workspace_;
   std::unique_ptr<Residuals> residuals_;
   std::unique_ptr<VisionTower> vision_;
   Batch batch_;

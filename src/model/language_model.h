@@ -45,6 +45,11 @@ struct ModelOptions {
   Selection selection = Selection::learned;
   int top_k = 0;           // 0: the model's own
   int rotate_experts = 0;  // experiments: expert e does the work of expert e + n
+  bool replay = true;      // decode steps may be recorded and replayed, where the backend can
+  // Rows of an expert, on average, from which MXFP4 experts of the fast route go through the FP8 workspace; 0: never;
+  // -1: what the backend finds worth it.
+  int fp8_rows = -1;
+  uint64_t fp8_workspace_bytes = uint64_t(256) << 20;  // at least one expert fits, whatever this says
 };
 
 // Called between reads at most 64 MiB apart; false cancels the load with Code::cancelled.
@@ -57,8 +62,9 @@ struct ModelSize {
   uint64_t page = 0;   // kPageSize positions of one session
   uint64_t state = 0;  // one copy of what a session does not page
   uint64_t host = 0;   // the other side of what both touch
+  uint64_t fp8_workspace = 0;
 };
-// From the headers of the checkpoint alone; refuses what a load would refuse for them.
+// From the headers of the checkpoint alone; refuses what a load would refuse for them. `options` say what fp8_rows is.
 Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& checkpoint,
                                 const ModelOptions& options);
 

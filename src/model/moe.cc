@@ -6,10 +6,26 @@
 namespace dsa {
 namespace {
 
+// Many rows: the weights become FP8 in the workspace, a part of the experts after the other.
+void workspace_products(Step& s, const BlockContext& c, const Fp8Stage& stage, const Tensor& x,
+                        int64_t y_stride) {
+  const Fp8Workspace& workspace = *c.fp8_workspace;
+  const int experts = c.config.moe.experts;
+  ops::fp8_pack(s, x, workspace.x(), workspace.x_scales());
+  for (int e = 0; e < experts; e += stage.at_once) {
+    const int first = e * stage.matrices, n = std::min(stage.at_once, experts - e) * stage.matrices;
+    ops::mxfp4_to_fp8(s, {stage.expand + first, size_t(n)}, stage.in_dim, stage.out_dim);
+    ops::fp8_expert_linear(s, workspace.x(), workspace.x_scales(), {stage.multiply + first, size_t(n)},
+                           int(x.dim[0]), stage.in_dim, stage.out_dim, y_stride);
+  }
+}
+
 // All of `products` at once, one number format after the other; they share x, [sorted rows, in_dim], and out_dim.
-void expert_products(Step& s, const BlockContext& c, const MoeWeights& w, const Tensor& x,
-                     std::initializer_list<ops::ExpertProduct> products) {
+void expert_products(Step& s, const BlockContext& c, const MoeWeights& w, const Fp8Stage& fp8,
+                     const Tensor& x, std::initializer_list<ops::ExpertProduct> products) {
   Activations& a = s.activations();
+  if (fp8.expand != nullptr && x.dim[0] >= int64_t(c.fp8_rows) * c.config.moe.experts)
+    return workspace_products(s, c, fp8, x, products.begin()->y.stride[0]);
   const int out_dim = int(products.begin()->y.dim[1]);
   const int groups = int(products.size()) * int(std::min<int64_t>(c.config.moe.experts, x.dim[0]));
   for (const DType type : w.types) {
@@ -33,10 +49,10 @@ void biased_moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, T
   ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
 
   ops::expert_gather(s, h, a.pairs, a.expert_x);  // [tokens * top_k, hidden]
-  expert_products(s, c, w, a.expert_x, {{w.gates, a.expert_gate_up}});
+  expert_products(s, c, w, w.fp8[0], a.expert_x, {{w.gates, a.expert_gate_up}});
   ops::add_bias(s, w.gate_up_bias, a.offsets, a.expert_gate_up);  // [tokens * top_k, 2 * dim]
   ops::alpha_swiglu(s, a.expert_gate_up, config.alpha, config.limit, a.expert_gate);
-  expert_products(s, c, w, a.expert_gate, {{w.downs, a.expert_y}});
+  expert_products(s, c, w, w.fp8[1], a.expert_gate, {{w.downs, a.expert_y}});
   ops::add_bias(s, w.down_bias, a.offsets, a.expert_y);               // [tokens * top_k, hidden]
   ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, out);  // [tokens, hidden]
 }
@@ -59,9 +75,9 @@ void moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor o
   const bool latent = !w.latent_down.is_null();
   if (latent) ops::linear(s, h, w.latent_down, a.latent);             // [tokens, latent]
   ops::expert_gather(s, latent ? a.latent : h, a.pairs, a.expert_x);  // [tokens * top_k, width]
-  expert_products(s, c, w, a.expert_x, {{w.gates, a.expert_gate}, {w.ups, a.expert_up}});
+  expert_products(s, c, w, w.fp8[0], a.expert_x, {{w.gates, a.expert_gate}, {w.ups, a.expert_up}});
   ops::activation(s, a.expert_gate, a.expert_up, c.config.mlp.activation, a.expert_gate);
-  expert_products(s, c, w, a.expert_gate, {{w.downs, a.expert_y}});  // [tokens * top_k, width]
+  expert_products(s, c, w, w.fp8[1], a.expert_gate, {{w.downs, a.expert_y}});  // [tokens * top_k, width]
   const Tensor combined = latent ? a.latent : out;
   ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, combined);  // [tokens, width]
 

@@ -144,7 +144,7 @@ class TowerPass final : public VisionPass {
 
   Result<bool> advance() override {
     if (stage_ == Stage::done) return true;
-    tower_.backend_.enter_thread();
+    const auto thread = tower_.backend_.enter_thread();
     const int64_t slice = stage_ == Stage::merge    ? a_.merged.dim[0]
                           : stage_ == Stage::attend ? attend_slice_
                                                     : kSlice;

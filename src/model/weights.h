@@ -14,6 +14,7 @@
 #include "io/checkpoint.h"
 #include "kernels/common/experts.h"
 #include "model/model_config.h"
+#include "ops/ops.h"
 
 namespace dsa {
 
@@ -68,6 +69,14 @@ struct ExpertWeights {
       down;  // [expert_dim, width], the same, [width, expert_dim]; width is latent or hidden
 };
 
+// Products of the experts of a layer on their way through the FP8 workspace, for kernels; null: they never take it.
+struct Fp8Stage {
+  const Mxfp4ToFp8Group* expand = nullptr;         // [experts, matrices]
+  const Fp8ExpertLinearGroup* multiply = nullptr;  // [experts, matrices]
+  int matrices = 0, at_once = 0;                   // of an expert; experts for which there is room
+  int in_dim = 0, out_dim = 0;
+};
+
 struct MoeWeights {
   Tensor router, router_bias;          // [experts, hidden], [experts] f32
   Tensor latent_down, latent_up;       // [latent, hidden], [hidden, latent]; null: no latent space
@@ -75,6 +84,7 @@ struct MoeWeights {
   std::vector<ExpertWeights> experts;  // [experts]
   std::vector<DType> types;            // that they have
   const ExpertMatrix *gates = nullptr, *ups = nullptr, *downs = nullptr;  // [experts]  for kernels
+  Fp8Stage fp8[2];                                                        // gate and up, then down
   MlpWeights shared;
   // Of experts with biases; ExpertWeights::gate then holds the rows of gate and up in turns.
   Tensor router_logit_bias;        // [experts]

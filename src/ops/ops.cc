@@ -143,8 +143,8 @@ void expert_groups(Step& s, const Tensor& offsets, DType type, std::span<const E
 
 void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, int num_groups,
                    DType weight_type, int out_dim) {
-  const ExpertLinearArgs args{x.f32(),     groups,  num_groups, weight_type,
-                              x.stride[0], out_dim, dim(x, 1),  out_dim};
+  const ExpertLinearArgs args{x.f32(), groups,    num_groups, weight_type, x.stride[0],
+                              out_dim, dim(x, 1), out_dim,    s.tokens()};
   s.kernels().expert_linear(args, s.queue());
 }
 
@@ -153,6 +153,27 @@ void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int 
   const Mxfp4LinearArgs args{x.f32(), groups,    num_groups, workspace, x.stride[0],
                              out_dim, dim(x, 0), dim(x, 1),  out_dim,   route};
   s.kernels().mxfp4_linear(args, s.queue());
+}
+
+void mxfp4_exponents(Step& s, const uint8_t* blocks, const uint8_t* scales, int64_t rows, int in_dim,
+                     int16_t* exponents, uint8_t* spreads) {
+  s.kernels().mxfp4_exponents({blocks, scales, exponents, spreads, rows, in_dim}, s.queue());
+}
+
+void mxfp4_to_fp8(Step& s, std::span<const Mxfp4ToFp8Group> groups, int in_dim, int out_dim) {
+  s.kernels().mxfp4_to_fp8({groups.data(), int(groups.size()), in_dim, out_dim}, s.queue());
+}
+
+void fp8_pack(Step& s, const Tensor& x, uint8_t* codes, float* scales) {
+  s.kernels().fp8_pack({x.f32(), nullptr, codes, scales, x.stride[0], dim(x, 0), dim(x, 1), 1}, s.queue());
+}
+
+void fp8_expert_linear(Step& s, const uint8_t* x, const float* x_scales,
+                       std::span<const Fp8ExpertLinearGroup> groups, int rows, int in_dim, int out_dim,
+                       int64_t y_stride) {
+  const Fp8ExpertLinearArgs args{x,    x_scales, groups.data(), int(groups.size()),
+                                 rows, in_dim,   out_dim,       y_stride};
+  s.kernels().fp8_expert_linear(args, s.queue());
 }
 
 void short_conv(Step& s, const Tensor& x, const Tensor& weight, const ShortConvSequence* sequences,

@@ -1,6 +1,8 @@
 // Models on a device whose memory the host may not touch: what a load takes there, and what it says if there is no room.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "io/json.h"
 #include "model/decoder.h"
 #include "tests/support/guarded_backend.h"
@@ -33,8 +35,8 @@ Files open(const std::string& name) {
 
 // A model on a guarded device, with the logits of every step that wants them.
 struct Device {
-  explicit Device(const Files& files) {
-    auto loaded = load_decoder(files.config, files.checkpoint, backend, {}, {});
+  explicit Device(const Files& files, const ModelOptions& options = {}) {
+    auto loaded = load_decoder(files.config, files.checkpoint, backend, options, {});
     REQUIRE_MESSAGE(loaded.is_ok(), loaded.status().message());
     decoder = std::move(loaded).value();
     pool = PagePool::create(decoder->state_layout(), 64, 0, backend.storage()).value();
@@ -130,6 +132,38 @@ TEST_SUITE("model/placement") {
         CHECK(decoder.value()->state_layout().page_floats() * sizeof(float) == size.value().page);
       }
       CHECK(backend.storage().allocated_bytes() == 0);
+    }
+  }
+
+  TEST_CASE(
+      "experts go through the FP8 workspace, whatever its size, and come out as FP8 activations allow") {
+    for (const char* name : {"kimi_k31/model-mxfp4", "kimi_k3_vl/model-mxfp4", "deepseek_v32/model-mxfp4",
+                             "glm5_next_vl/model-mxfp4", "gpt_oss/model-mxfp4"}) {
+      INFO(name);
+      const Files files = open(name);
+      ModelOptions fused, expanded, one_expert;
+      fused.mxfp4_route = Mxfp4Route::exact;
+      expanded.fp8_rows = one_expert.fp8_rows = 1;
+      one_expert.fp8_workspace_bytes = 1;
+      Random random(3);
+      const std::vector<int32_t> tokens = random_tokens(random, 150, files.config->vocab);
+      std::vector<Values> logits;
+      for (const ModelOptions* options : {&fused, &expanded, &one_expert}) {
+        Device device(files, *options);
+        SequenceState state(*device.pool, 256);
+        logits.push_back(device.step({&state}, {tokens}));
+        const auto moe_layers = std::count_if(files.config->layers.begin(), files.config->layers.end(),
+                                              [](const LayerConfig& layer) { return layer.moe; });
+        CHECK(device.decoder->fp8_layers() == (options == &fused ? 0 : moe_layers));
+        const auto size = measure_model(*files.config, *files.checkpoint, *options);
+        REQUIRE(size.is_ok());
+        CHECK(device.decoder->device_bytes() ==
+              size.value().weights + size.value().step + size.value().fp8_workspace);
+      }
+      CHECK(same_bits(logits[1], logits[2]));
+      CHECK_FALSE(same_bits(logits[0], logits[1]));
+      MESSAGE(relative_error(logits[1], logits[0]));
+      CHECK(relative_error(logits[1], logits[0]) < 0.1);
     }
   }
 

@@ -1,0 +1,256 @@
+// The engine and the decoder on a GPU. Exit status 77: there is none that can be used.
+//
+// DSA_TEST_ROOT names the folder with tests/golden and samples/models if the program runs away from its sources.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "backend/device.h"
+#include "dsa_sdk.h"
+#include "io/json.h"
+#include "model/decoder.h"
+#include "tests/support/values.h"
+
+using namespace dsa;
+using namespace dsa::test;
+
+namespace {
+
+const char* const kFolders[] = {
+    "kimi_k31/model-mxfp4",     "kimi_k3_vl/model-mxfp4", "kimi_linear/model", "deepseek_v32/model-mxfp4",
+    "glm5_next_vl/model-mxfp4", "gpt_oss/model-mxfp4",    "gpt_oss/model"};
+
+// Sums in another order: a batch or a chunk may take another kernel than a row alone.
+constexpr double kOrder = 2e-3;
+
+std::string root() {
+  const char* root = std::getenv("DSA_TEST_ROOT");
+  return root != nullptr ? root : DSA_SOURCE_DIR;
+}
+
+// A model of tests/golden on the GPU, with the logits of every step that wants them.
+struct Device {
+  explicit Device(const std::string& name, const ModelOptions& options = {}) {
+    const std::string folder = root() + "/tests/golden/" + name;
+    const auto json = read_json_file(folder + "/config.json", {.python_numbers = true});
+    REQUIRE(json.is_ok());
+    config = parse_model_config(json.value(), folder + "/config.json", folder).value();
+    auto made = create_gpu_backend("cuda", "");
+    REQUIRE_MESSAGE(made.is_ok(), made.status().message());
+    backend = std::move(made).value();
+    auto loaded = load_decoder(config, Checkpoint::open(folder).value(), *backend, options, {});
+    REQUIRE_MESSAGE(loaded.is_ok(), loaded.status().message());
+    decoder = std::move(loaded).value();
+    pool = PagePool::create(decoder->state_layout(), 64, 0, backend->storage()).value();
+  }
+
+  // One step in which each sequence appends its tokens; the logits of all, one after the other.
+  Values step(const std::vector<SequenceState*>& states, const std::vector<std::vector<int32_t>>& tokens) {
+    StepPlan plan;
+    for (size_t i = 0; i < states.size(); ++i)
+      plan.sequences.push_back({states[i], tokens[i].data(), int(tokens[i].size()), true});
+    auto pages = pool->reserve(plan);
+    REQUIRE_MESSAGE(pages.is_ok(), pages.status().message());
+    const auto logits = decoder->run(plan, *pool);
+    REQUIRE_MESSAGE(logits.is_ok(), logits.status().message());
+    pages.value().commit();
+    return Values(logits.value().f32(), logits.value().f32() + logits.value().count());
+  }
+
+  std::shared_ptr<const ModelConfig> config;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<PagePool> pool;
+};
+
+std::vector<int32_t> random_tokens(Random& random, int n, int vocab) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < n; ++i) tokens.push_back(int32_t(random.integer(0, vocab - 1)));
+  return tokens;
+}
+
+uint64_t free_bytes() {
+  const std::vector<DeviceInfo> gpus = list_gpus("");
+  return gpus.empty() ? 0 : gpus.front().free_bytes;
+}
+
+// A package of the C interface, and loads of it by plan.
+struct Opened {
+  explicit Opened(const std::string& folder) {
+    REQUIRE(dsa_runtime_create(nullptr, &runtime) == DSA_OK);
+    dsa_source source = DSA_INIT(dsa_source);
+    source.path = {folder.data(), folder.size()};
+    REQUIRE(dsa_package_open(runtime, &source, &package) == DSA_OK);
+  }
+  ~Opened() {
+    dsa_package_release(package);
+    dsa_runtime_release(runtime);
+  }
+  dsa_plan* plan(uint32_t context, uint64_t device_bytes = 0) {
+    dsa_budget budget = DSA_INIT(dsa_budget);
+    budget.device_bytes = device_bytes;
+    const dsa_str id = {"cuda", 4};
+    dsa_plan_request request = DSA_INIT(dsa_plan_request);
+    request.budget = &budget;
+    request.device_ids = &id;
+    request.num_device_ids = 1;
+    request.context_tokens = context;
+    dsa_plan* plan = nullptr;
+    REQUIRE(dsa_plan_create(package, &request, &plan) == DSA_OK);
+    return plan;
+  }
+
+  dsa_runtime* runtime = nullptr;
+  dsa_package* package = nullptr;
+};
+
+}  // namespace
+
+TEST_SUITE("cuda") {
+  TEST_CASE("GPU-04 replayed steps give the bits of steps that run as they are") {
+    for (const char* name : kFolders) {
+      INFO(name);
+      Device plain(name, {.replay = false}), replayed(name);
+      Random random(7);
+      const int vocab = plain.config->vocab;
+      const std::vector<int32_t> first = random_tokens(random, 20, vocab),
+                                 tokens = random_tokens(random, 280, vocab);
+      std::vector<Values> logits[2];
+      for (Device* device : {&plain, &replayed}) {
+        std::vector<Values>& out = logits[device == &replayed];
+        SequenceState a(*device->pool, 256), b(*device->pool, 256);
+        out.push_back(device->step({&a}, {first}));
+        for (int i = 0; i < 120; ++i) out.push_back(device->step({&a}, {{tokens[size_t(i)]}}));
+        out.push_back(device->step({&b}, {first}));
+        Mark mark;
+        for (int i = 120; i < 140; ++i) {
+          if (i == 125) mark = b.mark().value();
+          if (i == 133) b.rewind(mark);
+          out.push_back(device->step({&a, &b}, {{tokens[size_t(i)]}, {tokens[size_t(i + 140)]}}));
+        }
+      }
+      for (size_t i = 0; i < logits[0].size(); ++i) {
+        INFO("step ", i);
+        REQUIRE(same_bits(logits[0][i], logits[1][i]));
+      }
+    }
+  }
+
+  TEST_CASE("a batch gives what its sequences give alone, and a prompt in chunks what it gives whole") {
+    for (const char* name : kFolders) {
+      INFO(name);
+      Device device(name, {.mxfp4_route = Mxfp4Route::exact});
+      Random random(11);
+      const int vocab = device.config->vocab;
+      const std::vector<int32_t> lengths = {3, 90, 41, 64};
+      std::vector<std::vector<int32_t>> prompts;
+      for (int32_t n : lengths) prompts.push_back(random_tokens(random, n, vocab));
+      Values alone, chunked;
+      for (const auto& prompt : prompts) {
+        SequenceState whole(*device.pool, 128), parts(*device.pool, 128);
+        const Values logits = device.step({&whole}, {prompt});
+        alone.insert(alone.end(), logits.begin(), logits.end());
+        Values last;
+        for (size_t at = 0; at < prompt.size(); at += 7)
+          last = device.step({&parts}, {{prompt.begin() + int64_t(at),
+                                         prompt.begin() + int64_t(std::min(prompt.size(), at + 7))}});
+        chunked.insert(chunked.end(), last.begin(), last.end());
+      }
+      SequenceState a(*device.pool, 128), b(*device.pool, 128), c(*device.pool, 128), d(*device.pool, 128);
+      const Values together = device.step({&a, &b, &c, &d}, prompts);
+      CHECK(relative_error(together, alone) < kOrder);
+      CHECK(relative_error(chunked, alone) < kOrder);
+    }
+  }
+
+  TEST_CASE("experts go through the FP8 workspace, whatever its size") {
+    for (const char* name : {"kimi_k31/model-mxfp4", "deepseek_v32/model-mxfp4", "gpt_oss/model-mxfp4"}) {
+      INFO(name);
+      Random random(3);
+      std::vector<Values> logits;
+      ModelOptions fused, expanded, one_expert;
+      fused.mxfp4_route = Mxfp4Route::exact;
+      expanded.fp8_rows = one_expert.fp8_rows = 1;
+      one_expert.fp8_workspace_bytes = 1;
+      std::vector<int32_t> tokens;
+      for (const ModelOptions* options : {&fused, &expanded, &one_expert}) {
+        Device device(name, *options);
+        if (tokens.empty()) tokens = random_tokens(random, 150, device.config->vocab);
+        SequenceState state(*device.pool, 256);
+        logits.push_back(device.step({&state}, {tokens}));
+      }
+      CHECK(same_bits(logits[1], logits[2]));
+      CHECK(relative_error(logits[1], logits[0]) < 0.1);
+    }
+  }
+
+  TEST_CASE("the plan says what a load takes, within 2 %, and 200 loads leave nothing behind") {
+    Opened opened(root() + "/samples/models/dsa-tiny");
+    dsa_plan* plan = opened.plan(4096);
+    dsa_plan_summary summary = DSA_INIT(dsa_plan_summary);
+    REQUIRE(dsa_plan_get(plan, &summary) == DSA_OK);
+    CHECK(summary.feasible == 1);
+    uint64_t before = 0;
+    for (int i = 0; i < 200; ++i) {
+      dsa_model* model = nullptr;
+      REQUIRE(dsa_model_load(opened.package, plan, nullptr, nullptr, nullptr, &model) == DSA_OK);
+      if (i == 0) {
+        dsa_model_stats stats = DSA_INIT(dsa_model_stats);
+        CHECK(dsa_model_get_stats(model, &stats) == DSA_OK);
+        CHECK(double(stats.device_bytes) < 1.02 * double(summary.device_bytes));
+        CHECK(double(stats.device_bytes) > 0.98 * double(summary.device_bytes));
+      }
+      CHECK(dsa_model_close(model, 20000) == DSA_OK);
+      dsa_model_release(model);
+      if (i == 1) before = free_bytes();
+    }
+    CHECK(free_bytes() + (uint64_t(16) << 20) > before);
+    dsa_plan_release(plan);
+  }
+
+  TEST_CASE("what does not fit is said with the amount, by the plan and by the load") {
+    Opened opened(root() + "/samples/models/dsa-tiny");
+    dsa_plan* plan = opened.plan(4096, uint64_t(64) << 20);
+    dsa_plan_summary summary = DSA_INIT(dsa_plan_summary);
+    REQUIRE(dsa_plan_get(plan, &summary) == DSA_OK);
+    CHECK(summary.feasible == 0);
+    dsa_model* model = nullptr;
+    CHECK(dsa_model_load(opened.package, plan, nullptr, nullptr, nullptr, &model) ==
+          DSA_ERROR_OUT_OF_DEVICE_MEMORY);
+    dsa_error e = DSA_INIT(dsa_error);
+    CHECK(dsa_last_error(&e) == DSA_OK);
+    CHECK(e.needed == summary.device_bytes);
+    CHECK(e.available == uint64_t(64) << 20);
+    dsa_plan_release(plan);
+  }
+
+  TEST_CASE("more memory than the device has is a typed error, and the device can be used on") {
+    auto backend = create_gpu_backend("cuda", "");
+    REQUIRE(backend.is_ok());
+    Storage& storage = backend.value()->storage();
+    const auto memory = storage.allocate(size_t(1) << 50, "a test");
+    REQUIRE_FALSE(memory.is_ok());
+    CHECK(memory.status().code() == Code::out_of_device_memory);
+    CHECK(memory.status().info().needed == size_t(1) << 50);
+    CHECK(memory.status().info().available > 0);
+    auto mirror = storage.allocate_mirror(16, "a test");
+    REQUIRE(mirror.is_ok());
+    storage.upload(mirror.value(), 0, 16);
+    CHECK(storage.finish().is_ok());
+  }
+}
+
+int main(int argc, char** argv) {
+  const std::vector<DeviceInfo> gpus = list_gpus("");
+  bool usable = false;
+  for (const DeviceInfo& gpu : gpus) {
+    if (gpu.why_not.is_ok()) usable = true;
+    std::printf("%s: %s\n", gpu.id.c_str(),
+                gpu.why_not.is_ok() ? gpu.name.c_str() : gpu.why_not.message().c_str());
+  }
+  if (!usable) return std::puts("no GPU can be used"), 77;
+  doctest::Context context(argc, argv);
+  return context.run();
+}

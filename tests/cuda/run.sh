@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# run.sh [PART...]: runs what pack.sh packed on this machine's GPU. Parts: devices kernels goldens engine eval bench;
+# without one, all but bench. One line for each golden, the end of the rest. Needs cuBLASLt of CUDA 13.
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+cublas=$(find /usr /opt -name 'libcublasLt.so.13' 2>/dev/null | head -n 1)
+export LD_LIBRARY_PATH="$here/lib:$(dirname "$cublas"):${LD_LIBRARY_PATH:-}" DSA_TEST_ROOT="$here/root"
+[[ $# -gt 0 ]] || set -- devices kernels goldens engine eval
+status=0
+
+# part NAME LINES COMMAND...: the last lines of its output, and how long it took.
+part() {
+  local name=$1 lines=$2 begin=$SECONDS code
+  shift 2
+  "$@" >"$here/$name.log" 2>&1
+  code=$?
+  tail -n "$lines" "$here/$name.log"
+  echo "[$name: exit status $code, $((SECONDS - begin)) s]"
+  [[ $code -eq 0 ]] || status=1
+}
+
+goldens() {
+  local code=0 case route line
+  for case in kimi_k31:model-mxfp4 kimi_k3:model-mxfp4 kimi_linear:model kimi_k31:model kimi_k3_vl:model-mxfp4 \
+              deepseek_v32:model-mxfp4 glm_moe_dsa:model-mxfp4 glm_moe_dsa:model gpt_oss:model-mxfp4 gpt_oss:model \
+              glm5_next:model-mxfp4 glm5_next_vl:model-mxfp4; do
+    for route in exact fast; do
+      line=$("$here/bin/dsa_golden" "$here/root/tests/golden/${case%%:*}" --weights "${case##*:}" --route $route \
+             --device cuda 2>&1 | tail -n 1)
+      echo "$case $route: $line"
+      [[ $line == PASS* ]] || code=1
+    done
+  done
+  return $code
+}
+
+for name in "$@"; do
+  case $name in
+    devices) part devices 20 "$here/bin/device" ;;
+    kernels) part kernels 12 "$here/bin/cuda_kernels_test" ;;
+    goldens) part goldens 40 goldens ;;
+    engine)
+      part engine 30 "$here/bin/cuda_test"
+      part answer 3 "$here/bin/device" "$here/root/samples/models/dsa-tiny" cuda "What is the capital of France?"
+      ;;
+    eval) part eval 20 "$here/bin/dsa_eval" "$here/root/samples/models/dsa-tiny" --limit 50 --device cuda ;;
+    bench) part bench 60 "$here/bin/dsa_bench_cuda" ;;
+    *) echo "no part '$name'" >&2; exit 2 ;;
+  esac
+done
+exit $status
