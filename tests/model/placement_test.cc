@@ -137,33 +137,48 @@ TEST_SUITE("model/placement") {
 
   TEST_CASE(
       "experts go through the FP8 workspace, whatever its size, and come out as FP8 activations allow") {
+    // In a random model rounding now and then tips a router or a selection, and then the row differs as a whole.
+    constexpr int kPrompts = 5;
     for (const char* name : {"kimi_k31/model-mxfp4", "kimi_k3_vl/model-mxfp4", "deepseek_v32/model-mxfp4",
                              "glm5_next_vl/model-mxfp4", "gpt_oss/model-mxfp4"}) {
       INFO(name);
       const Files files = open(name);
-      ModelOptions fused, expanded, one_expert;
+      ModelOptions fused, expanded, one_expert, wrong;  // wrong: each expert does another's work
       fused.mxfp4_route = Mxfp4Route::exact;
       expanded.fp8_rows = one_expert.fp8_rows = 1;
       one_expert.fp8_workspace_bytes = 1;
       Random random(3);
-      const std::vector<int32_t> tokens = random_tokens(random, 150, files.config->vocab);
-      std::vector<Values> logits;
-      for (const ModelOptions* options : {&fused, &expanded, &one_expert}) {
+      std::vector<std::vector<int32_t>> prompts;
+      for (int i = 0; i < kPrompts; ++i) prompts.push_back(random_tokens(random, 150, files.config->vocab));
+      std::vector<std::vector<Values>> logits;
+      wrong.mxfp4_route = Mxfp4Route::exact;
+      wrong.rotate_experts = files.config->moe.biased ? 0 : 1;
+      for (const ModelOptions* options : {&fused, &expanded, &one_expert, &wrong}) {
         Device device(files, *options);
-        SequenceState state(*device.pool, 256);
-        logits.push_back(device.step({&state}, {tokens}));
+        logits.emplace_back();
+        for (const std::vector<int32_t>& prompt : prompts) {
+          SequenceState state(*device.pool, 256);
+          logits.back().push_back(device.step({&state}, {prompt}));
+        }
         const auto moe_layers = std::count_if(files.config->layers.begin(), files.config->layers.end(),
                                               [](const LayerConfig& layer) { return layer.moe; });
-        CHECK(device.decoder->fp8_layers() == (options == &fused ? 0 : moe_layers));
+        CHECK(device.decoder->fp8_layers() == (options->fp8_rows > 0 ? moe_layers : 0));
         const auto size = measure_model(*files.config, *files.checkpoint, *options);
         REQUIRE(size.is_ok());
         CHECK(device.decoder->device_bytes() ==
               size.value().weights + size.value().step + size.value().fp8_workspace);
       }
-      CHECK(same_bits(logits[1], logits[2]));
-      CHECK_FALSE(same_bits(logits[0], logits[1]));
-      MESSAGE(relative_error(logits[1], logits[0]));
-      CHECK(relative_error(logits[1], logits[0]) < 0.1);
+      std::vector<double> errors, wrong_errors;
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        wrong_errors.push_back(relative_error(logits[3][i], logits[0][i]));
+        CHECK(same_bits(logits[1][i], logits[2][i]));
+        CHECK_FALSE(same_bits(logits[0][i], logits[1][i]));
+        errors.push_back(relative_error(logits[1][i], logits[0][i]));
+      }
+      std::sort(errors.begin(), errors.end());
+      std::sort(wrong_errors.begin(), wrong_errors.end());
+      CHECK(errors[size_t(kPrompts) / 2] < 0.25);
+      if (!files.config->moe.biased) CHECK(errors.back() < wrong_errors.front());
     }
   }
 
