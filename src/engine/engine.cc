@@ -672,6 +672,10 @@ void Engine::step() {
 
   Status status = run_plan(plan_, plan_runs_);
   if (!status.is_ok()) {
+    if (status.code() == Code::device_lost) {
+      const std::lock_guard lock(mutex_);
+      stats_.lost = true;
+    }
     // Nothing was committed. Alone, each run fails for its own reasons only.
     for (size_t i = 0; i < plan_runs_.size(); ++i) {
       if (plan_runs_.size() > 1) {

@@ -67,7 +67,7 @@ struct EngineStats {
   uint64_t prompt_tokens = 0, output_tokens = 0, runs = 0, cancelled = 0, failed = 0;
   uint64_t pictures_encoded = 0, picture_hits = 0;  // hits: a run found its picture encoded
   uint32_t running = 0, queued = 0, sessions = 0;
-  bool closing = false;
+  bool closing = false, lost = false;  // lost: its device has gone, and every run fails
 };
 
 struct PromptCost {

@@ -380,4 +380,22 @@ TEST_SUITE("engine/lifetime") {
     CHECK(dsa_runtime_set_log(runtime, 9, nullptr, nullptr) == DSA_ERROR_ARGUMENT);
     dsa_runtime_release(runtime);
   }
+
+  TEST_CASE(
+      "GPU-02 a device that goes away ends the runs with that reason, and the model says that it is lost") {
+    Host host;
+    host.control->fail_code = Code::device_lost;
+    dsa_session* session = host.session();
+    CHECK(host.stats().state == DSA_MODEL_READY);
+    ask(host, session, "hi");
+    const uint32_t tokens = info_of(session).num_tokens;
+    host.control->fail_at = host.control->steps + 2;
+    dsa_run* run = host.start(session, "and now");
+    drain(run);
+    CHECK(result_of(run).status == DSA_ERROR_DEVICE_LOST);
+    CHECK(info_of(session).num_tokens == tokens);  // as before the run
+    CHECK(host.stats().state == DSA_MODEL_LOST);
+    dsa_run_release(run);
+    dsa_session_release(session);
+  }
 }

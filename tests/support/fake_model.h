@@ -185,6 +185,7 @@ struct Control {
   std::atomic<int> steps{0};
   std::atomic<int> nan_at{-1};   // this sampled token of each run gives NaN
   std::atomic<int> fail_at{-1};  // this step fails
+  Code fail_code = Code::device_fault;
   std::atomic<bool> throws{false};
   std::atomic<int> slices{0};          // of the vision tower, over all passes
   std::atomic<int> fail_at_slice{-1};  // this one fails
@@ -300,7 +301,7 @@ class FakeModel : public LanguageModel {
     if (c.step_time.count() > 0) std::this_thread::sleep_for(c.step_time);
     if (plan.tokens() > c.step_tokens || int(plan.sequences.size()) > c.step_sequences)
       return error(Code::internal, "the step is too large");
-    if (c.steps++ == c.fail_at) return error(Code::device_fault, "this step was told to fail");
+    if (c.steps++ == c.fail_at) return error(c.fail_code, "this step was told to fail");
     if (c.throws) throw std::runtime_error("a kernel threw");
 
     logits_.clear();
