@@ -37,10 +37,10 @@ int main(int argc, char **argv) {
 
   CHECK(dsa_runtime_create(NULL, NULL) == DSA_ERROR_ARGUMENT);
   CHECK(dsa_runtime_create(NULL, &runtime) == DSA_OK);
-  CHECK(dsa_runtime_count_devices(runtime, &count) == DSA_OK && count == 1);
+  CHECK(dsa_runtime_count_devices(runtime, &count) == DSA_OK && count >= 1);
   CHECK(dsa_runtime_get_device(runtime, 0, &device) == DSA_OK && device.usable == 1);
   CHECK(strcmp(device.id.ptr, "cpu:0") == 0 && device.total_bytes > 0);
-  CHECK(dsa_runtime_get_device(runtime, 1, &device) == DSA_ERROR_ARGUMENT);
+  CHECK(dsa_runtime_get_device(runtime, count, &device) == DSA_ERROR_ARGUMENT);
 
   CHECK(dsa_package_open(runtime, &source, &package) == DSA_ERROR_ARGUMENT);
   source.path.ptr = "/nowhere/at/all";
