@@ -1,0 +1,174 @@
+// tests/emulated/emulated.cc: the threads of a block as fibers, and where they meet.
+#include "tests/emulated/emulated.h"
+
+#include <ucontext.h>
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+dim3 threadIdx, blockIdx, gridDim, blockDim;
+
+namespace emulated {
+
+void* dynamic_shared = nullptr;
+
+namespace {
+
+constexpr size_t kStackBytes = 128 << 10;
+enum class State { ready, at_warp, at_block, ended };
+
+struct Copy {
+  void* to;
+  const void* from;
+  bool exists;
+  int group;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack{new char[kStackBytes]};
+  State state = State::ended;
+  dim3 index;
+  uint64_t values[2] = {};  // given to the warp, in turn
+  int turn = 0;
+  bool flag = false;  // given to the block
+  std::vector<Copy> copies;
+  int copy_group = 0;
+};
+
+std::vector<std::unique_ptr<Fiber>> fibers;
+ucontext_t scheduler;
+Fiber* current = nullptr;
+size_t current_at = 0, threads = 0;
+const std::function<void()>* body_of_launch = nullptr;
+uint64_t seen[32];
+bool any = false;
+
+void begin_fiber() {
+  (*body_of_launch)();
+  current->state = State::ended;
+  swapcontext(&current->context, &scheduler);
+}
+
+void resume(size_t i) {
+  current = fibers[i].get(), current_at = i;
+  threadIdx = current->index;
+  swapcontext(&scheduler, &current->context);
+}
+
+void pause(State state) {
+  current->state = state;
+  swapcontext(&current->context, &scheduler);
+}
+
+// All threads of [begin, end) that have not ended wait in `state`, and there are some.
+bool all_wait(size_t begin, size_t end, State state) {
+  bool some = false;
+  for (size_t i = begin; i < end; ++i) {
+    if (fibers[i]->state == State::ended) continue;
+    if (fibers[i]->state != state) return false;
+    some = true;
+  }
+  return some;
+}
+void release(size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i)
+    if (fibers[i]->state != State::ended) fibers[i]->state = State::ready;
+}
+
+bool run_block(bool backward) {
+  for (;;) {
+    bool moved = false;
+    for (size_t begin = 0; begin < threads; begin += 32) {
+      const size_t end = begin + 32 < threads ? begin + 32 : threads;
+      for (;;) {
+        for (size_t n = 0; n < end - begin; ++n) {
+          const size_t i = backward ? end - 1 - n : begin + n;
+          if (fibers[i]->state == State::ready) resume(i), moved = true;
+        }
+        if (!all_wait(begin, end, State::at_warp)) break;
+        release(begin, end), moved = true;
+      }
+    }
+    if (all_wait(0, threads, State::at_block)) {
+      any = false;
+      for (size_t i = 0; i < threads; ++i) any |= fibers[i]->state != State::ended && fibers[i]->flag;
+      release(0, threads), moved = true;
+    }
+    bool ended = true;
+    for (size_t i = 0; i < threads; ++i) ended &= fibers[i]->state == State::ended;
+    if (ended) return true;
+    if (!moved) return false;
+  }
+}
+
+}  // namespace
+
+bool run(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& body) {
+  threads = size_t(size.x) * size.y * size.z;
+  while (fibers.size() < threads) fibers.push_back(std::make_unique<Fiber>());
+  std::vector<uint64_t> shared(shared_bytes / 8 + 4);
+  dynamic_shared = reinterpret_cast<void*>((uintptr_t(shared.data()) + 15) / 16 * 16);
+  gridDim = grid, blockDim = size, body_of_launch = &body;
+  bool backward = false;
+  for (unsigned z = 0; z < gridDim.z; ++z)
+    for (unsigned y = 0; y < gridDim.y; ++y)
+      for (unsigned x = 0; x < gridDim.x; ++x, backward = !backward) {
+        blockIdx = dim3(x, y, z);
+        std::fill(shared.begin(), shared.end(), ~uint64_t{0});
+        for (size_t i = 0; i < threads; ++i) {
+          Fiber& f = *fibers[i];
+          f.state = State::ready, f.turn = 0, f.copies.clear(), f.copy_group = 0;
+          f.index = dim3(unsigned(i % size.x), unsigned(i / size.x % size.y), unsigned(i / size.x / size.y));
+          getcontext(&f.context);
+          f.context.uc_stack = {.ss_sp = f.stack.get(), .ss_flags = 0, .ss_size = kStackBytes};
+          f.context.uc_link = nullptr;
+          makecontext(&f.context, begin_fiber, 0);
+        }
+        if (!run_block(backward)) {
+          fprintf(stderr, "block (%u, %u, %u): some threads miss a barrier that others wait at\n", x, y, z);
+          return false;
+        }
+      }
+  return true;
+}
+
+const uint64_t* exchange(uint64_t value) {
+  Fiber* self = current;
+  const size_t begin = current_at / 32 * 32;
+  const int turn = self->turn;
+  self->turn ^= 1, self->values[turn] = value;
+  pause(State::at_warp);
+  for (size_t i = 0; i < 32; ++i)
+    seen[i] =
+        begin + i < threads && fibers[begin + i]->state != State::ended ? fibers[begin + i]->values[turn] : 0;
+  return seen;
+}
+unsigned live_lanes() {
+  const size_t begin = current_at / 32 * 32;
+  unsigned lanes = 0;
+  for (size_t i = 0; i < 32; ++i)
+    lanes |= unsigned(begin + i < threads && fibers[begin + i]->state != State::ended) << i;
+  return lanes;
+}
+void wait_for_block() { pause(State::at_block); }
+bool any_of_block(bool value) {
+  current->flag = value;
+  pause(State::at_block);
+  return any;
+}
+
+void copy_later(void* to, const void* from, bool exists) {
+  current->copies.push_back({to, from, exists, current->copy_group});
+}
+void commit_copies() { ++current->copy_group; }
+void wait_for_copies(int left) {
+  std::erase_if(current->copies, [&](const Copy& copy) {
+    if (copy.group >= current->copy_group - left) return false;
+    copy.exists ? memcpy(copy.to, copy.from, 16) : memset(copy.to, 0, 16);
+    return true;
+  });
+}
+
+}  // namespace emulated
