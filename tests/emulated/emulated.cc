@@ -30,9 +30,8 @@ struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   State state = State::ended;
   dim3 index;
-  uint64_t values[2] = {};  // given to the warp, in turn
-  int turn = 0;
-  bool flag = false;  // given to the block
+  uint64_t value = 0;  // given to the warp
+  bool flag = false;   // given to the block
   std::vector<Copy> copies;
   int copy_group = 0;
 };
@@ -42,7 +41,12 @@ ucontext_t scheduler;
 Fiber* current = nullptr;
 size_t current_at = 0, threads = 0;
 const std::function<void()>* body_of_launch = nullptr;
-uint64_t seen[32];
+// What the lanes of a warp gave when they last met. Nobody reads it later than that: all meet again first.
+struct Met {
+  uint64_t values[32];
+  unsigned lanes;
+};
+std::vector<Met> met;
 bool any = false;
 
 void begin_fiber() {
@@ -72,6 +76,13 @@ bool all_wait(size_t begin, size_t end, State state) {
   }
   return some;
 }
+void remember(size_t begin, size_t end) {
+  Met& m = met[begin / 32];
+  m = {};
+  for (size_t i = begin; i < end; ++i)
+    if (fibers[i]->state != State::ended)
+      m.values[i - begin] = fibers[i]->value, m.lanes |= 1u << (i - begin);
+}
 void release(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i)
     if (fibers[i]->state != State::ended) fibers[i]->state = State::ready;
@@ -88,7 +99,7 @@ bool run_block(bool backward) {
           if (fibers[i]->state == State::ready) resume(i), moved = true;
         }
         if (!all_wait(begin, end, State::at_warp)) break;
-        release(begin, end), moved = true;
+        remember(begin, end), release(begin, end), moved = true;
       }
     }
     if (all_wait(0, threads, State::at_block)) {
@@ -108,6 +119,7 @@ bool run_block(bool backward) {
 bool run(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& body) {
   threads = size_t(size.x) * size.y * size.z;
   while (fibers.size() < threads) fibers.push_back(std::make_unique<Fiber>());
+  met.resize((threads + 31) / 32);
   std::vector<uint64_t> shared(shared_bytes / 8 + 4);
   dynamic_shared = reinterpret_cast<void*>((uintptr_t(shared.data()) + 15) / 16 * 16);
   gridDim = grid, blockDim = size, body_of_launch = &body;
@@ -119,7 +131,7 @@ bool run(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>&
         std::fill(shared.begin(), shared.end(), ~uint64_t{0});
         for (size_t i = 0; i < threads; ++i) {
           Fiber& f = *fibers[i];
-          f.state = State::ready, f.turn = 0, f.copies.clear(), f.copy_group = 0;
+          f.state = State::ready, f.copies.clear(), f.copy_group = 0;
           f.index = dim3(unsigned(i % size.x), unsigned(i / size.x % size.y), unsigned(i / size.x / size.y));
           getcontext(&f.context);
           f.context.uc_stack = {.ss_sp = f.stack.get(), .ss_flags = 0, .ss_size = kStackBytes};
@@ -135,23 +147,12 @@ bool run(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>&
 }
 
 const uint64_t* exchange(uint64_t value) {
-  Fiber* self = current;
-  const size_t begin = current_at / 32 * 32;
-  const int turn = self->turn;
-  self->turn ^= 1, self->values[turn] = value;
+  const size_t warp = current_at / 32;
+  current->value = value;
   pause(State::at_warp);
-  for (size_t i = 0; i < 32; ++i)
-    seen[i] =
-        begin + i < threads && fibers[begin + i]->state != State::ended ? fibers[begin + i]->values[turn] : 0;
-  return seen;
+  return met[warp].values;
 }
-unsigned live_lanes() {
-  const size_t begin = current_at / 32 * 32;
-  unsigned lanes = 0;
-  for (size_t i = 0; i < 32; ++i)
-    lanes |= unsigned(begin + i < threads && fibers[begin + i]->state != State::ended) << i;
-  return lanes;
-}
+unsigned live_lanes() { return met[current_at / 32].lanes; }
 void wait_for_block() { pause(State::at_block); }
 bool any_of_block(bool value) {
   current->flag = value;

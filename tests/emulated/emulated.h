@@ -44,7 +44,7 @@ bool run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>
 
 // Gives `value` to the other lanes of the warp; returns those of all 32, zero where a lane has ended.
 const uint64_t* exchange(uint64_t value);
-unsigned live_lanes();
+unsigned live_lanes();  // of the last exchange
 void wait_for_block();
 bool any_of_block(bool value);
 
