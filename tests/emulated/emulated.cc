@@ -3,11 +3,38 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <vector>
 
 dim3 threadIdx, blockIdx, gridDim, blockDim;
+
+#if defined(__x86_64__)
+// Saves the registers that a call keeps and the stack pointer, and takes those that lie at `to`: swapcontext without
+// its system call.
+extern "C" void emulated_switch(void** from, void* to);
+asm(R"(
+.text
+.globl emulated_switch
+emulated_switch:
+  push %rbp
+  push %rbx
+  push %r12
+  push %r13
+  push %r14
+  push %r15
+  mov %rsp, (%rdi)
+  mov %rsi, %rsp
+  pop %r15
+  pop %r14
+  pop %r13
+  pop %r12
+  pop %rbx
+  pop %rbp
+  ret
+)");
+#endif
 
 namespace emulated {
 
@@ -25,8 +52,29 @@ struct Copy {
   int group;
 };
 
+#if defined(__x86_64__)
+using Context = void*;  // the stack pointer
+void switch_to(Context& from, Context& to) { emulated_switch(&from, to); }
+void prepare(Context& context, char* stack, void (*begin)()) {
+  auto** top = reinterpret_cast<void**>((uintptr_t(stack) + kStackBytes) / 16 * 16);
+  *--top = nullptr;  // `begin` never returns; the stack is where a call would leave it
+  *--top = reinterpret_cast<void*>(begin);
+  top -= 6;
+  std::fill(top, top + 6, nullptr);
+  context = top;
+}
+#else
+using Context = ucontext_t;
+void switch_to(Context& from, Context& to) { swapcontext(&from, &to); }
+void prepare(Context& context, char* stack, void (*begin)()) {
+  getcontext(&context);
+  context.uc_stack.ss_sp = stack, context.uc_stack.ss_size = kStackBytes, context.uc_link = nullptr;
+  makecontext(&context, begin, 0);
+}
+#endif
+
 struct Fiber {
-  ucontext_t context;
+  Context context;
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   State state = State::ended;
   dim3 index;
@@ -37,7 +85,7 @@ struct Fiber {
 };
 
 std::vector<std::unique_ptr<Fiber>> fibers;
-ucontext_t scheduler;
+Context scheduler;
 Fiber* current = nullptr;
 size_t current_at = 0, threads = 0;
 const std::function<void()>* body_of_launch = nullptr;
@@ -52,18 +100,18 @@ bool any = false;
 void begin_fiber() {
   (*body_of_launch)();
   current->state = State::ended;
-  swapcontext(&current->context, &scheduler);
+  switch_to(current->context, scheduler);
 }
 
 void resume(size_t i) {
   current = fibers[i].get(), current_at = i;
   threadIdx = current->index;
-  swapcontext(&scheduler, &current->context);
+  switch_to(scheduler, current->context);
 }
 
 void pause(State state) {
   current->state = state;
-  swapcontext(&current->context, &scheduler);
+  switch_to(current->context, scheduler);
 }
 
 // All threads of [begin, end) that have not ended wait in `state`, and there are some.
@@ -133,10 +181,7 @@ bool run(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>&
           Fiber& f = *fibers[i];
           f.state = State::ready, f.copies.clear(), f.copy_group = 0;
           f.index = dim3(unsigned(i % size.x), unsigned(i / size.x % size.y), unsigned(i / size.x / size.y));
-          getcontext(&f.context);
-          f.context.uc_stack = {.ss_sp = f.stack.get(), .ss_flags = 0, .ss_size = kStackBytes};
-          f.context.uc_link = nullptr;
-          makecontext(&f.context, begin_fiber, 0);
+          prepare(f.context, f.stack.get(), begin_fiber);
         }
         if (!run_block(backward)) {
           fprintf(stderr, "block (%u, %u, %u): some threads miss a barrier that others wait at\n", x, y, z);
