@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "kernels/common/cuda_intrinsics.cuh"
 #include "kernels/common/cuda_queue.h"
 #include "kernels/common/numbers.h"
 
@@ -14,10 +15,8 @@ constexpr unsigned kAllLanes = 0xffffffff;  // of a warp
 // The first line of every kernel. Its blocks may start while the kernel before still runs (programmatic dependent
 // launch); they wait here until all its writes are visible, and let the kernel after them do the same.
 __device__ inline void begin_kernel() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
+  wait_for_kernel_before();
+  start_next_kernel();
 }
 
 // kernel<<<grid, block, shared>>>(args...) on the stream of the queue; nothing if the grid is empty.

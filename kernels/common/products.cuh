@@ -17,24 +17,7 @@ namespace dsa {
 constexpr int kProductWarps = 8;
 constexpr int kStretch = 128;  // inputs; sums of a stretch are tensor core sums, the rest is f32
 
-__device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 __device__ inline uint32_t pack(bf16 low, bf16 high) { return low.bits | uint32_t(high.bits) << 16; }
-__device__ inline uint32_t round_to_bf16x2(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-__device__ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
-  uint32_t product;  // -0 leaves the sign of a zero product alone
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
-  return product;
-}
 
 // Two values, cut into kPieces pairs of bf16 that add up to them; a single piece is rounded.
 template <int kPieces>
@@ -362,18 +345,6 @@ size_t few_rows_shared_bytes(int rows, int in_dim) {
   return kRingBytes<kTilesM, kStages, Weights> + size_t(rows < kFewRows ? rows : kFewRows) *
                                                      size_t(stretches_of(in_dim)) * kStretch * sizeof(bf16) *
                                                      kPiecesX;
-}
-
-__device__ inline void copy_async(void* shared, const void* global, bool exists) {
-  const auto address = uint32_t(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
-               "r"(exists ? 16 : 0)
-               : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kLeft>
-__device__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
 template <int kTilesM, int kStages, int kPiecesX, class Weights>

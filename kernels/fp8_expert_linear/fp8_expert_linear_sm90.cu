@@ -116,7 +116,7 @@ struct Tiles {
 __global__ void __launch_bounds__(kThreads, 1)
     fp8_expert_linear_kernel(const __grid_constant__ Fp8ExpertLinearArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ uint8_t unaligned[];
+  uint8_t* unaligned = dynamic_shared<uint8_t>();
   __shared__ Barriers barriers;
   uint8_t* rows =
       reinterpret_cast<uint8_t*>((uint64_t(unaligned) + 1023) / 1024 * 1024);  // [kStages, kRowsBytes]

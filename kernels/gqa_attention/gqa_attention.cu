@@ -32,7 +32,7 @@ __device__ int positions_of(const GqaAttentionArgs& a, int64_t t) {
 template <int kOut>
 __global__ void __launch_bounds__(kAttendThreads)
     gqa_attention_kernel(const __grid_constant__ GqaAttentionArgs a, int first, float* partials) {
-  extern __shared__ float shared[];
+  float* shared = dynamic_shared<float>();
   begin_kernel();
   const int64_t t = first + blockIdx.y;
   const int group = a.heads / a.kv_heads, parts = (group + kAttendQueries - 1) / kAttendQueries;

@@ -6,7 +6,7 @@ namespace dsa {
 
 void cuda::hadamard(const HadamardArgs& a, Queue& queue) {
   const auto transform = [a] __device__(int64_t r) {
-    extern __shared__ float row[];  // [dim]
+    float* row = dynamic_shared<float>();  // [dim]
     float* x = a.x + r * a.dim;
     for (int i = threadIdx.x; i < a.dim; i += blockDim.x) row[i] = x[i];
     for (int span = 1; span < a.dim; span *= 2) {

@@ -11,7 +11,7 @@ constexpr int kWarps = 8, kPositions = 64;  // positions of a block
 // Shared q of this token and its head weights, heads * (dim + 1) floats: 32 KiB at 64 x 128.
 __global__ void __launch_bounds__(kWarps* kWarp)
     index_scores_kernel(const __grid_constant__ IndexScoresArgs a) {
-  extern __shared__ float q[];  // [heads, dim]
+  float* q = dynamic_shared<float>();  // [heads, dim]
   float* head_weights = q + a.heads * a.dim;
   begin_kernel();
   const int64_t t = blockIdx.y;

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kProductWarps* kWarp)
 template <class Weights>
 __global__ void __launch_bounds__(kProductWarps* kWarp)
     linear_few_rows_kernel(const __grid_constant__ LinearArgs a, const __grid_constant__ Weights w) {
-  extern __shared__ uint4 shared[];
+  uint4* shared = dynamic_shared<uint4>();
   begin_kernel();
   few_rows<1, kStages, 3>(w, a.x, a.x_stride, a.y, a.y_stride, a.rows, a.in_dim, a.out_dim, shared);
 }

@@ -23,7 +23,7 @@ constexpr int kTilesM = 2, kStages = 4;
 template <int kPiecesX>
 __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     mxfp4_few_rows_kernel(const __grid_constant__ Mxfp4LinearArgs a) {
-  extern __shared__ uint4 shared[];
+  uint4* shared = dynamic_shared<uint4>();
   begin_kernel();
   const Mxfp4LinearGroup group = a.groups[blockIdx.y].with_rows(a.y_stride);
   few_rows<kTilesM, kStages, kPiecesX>(Mxfp4Weights{group.blocks, group.scales, a.in_dim},

@@ -5,8 +5,8 @@
 namespace dsa {
 namespace {
 
-constexpr int kWarps = 8;                      // rows of a block
-constexpr int kShiftMin = -13, kShiftMax = 8;  // below, every code is 0; above 6 they saturate
+constexpr int kWarps = 8;                       // rows of a block
+constexpr int kShiftMin = -13, kShiftMax = 10;  // below, every code is 0; above, all but that of 0 are 448
 constexpr int kShifts = kShiftMax - kShiftMin + 1;
 constexpr int kUnit = 16, kUnitsAtOnce = 8;  // codes that a lane reads at once; how often before it writes
 

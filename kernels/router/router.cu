@@ -37,7 +37,7 @@ __device__ void close_groups(const RouterArgs& a, float* wanted, int lane) {
 }
 
 __global__ void __launch_bounds__(kWarp) router_kernel(const __grid_constant__ RouterArgs a) {
-  extern __shared__ float shared[];
+  float* shared = dynamic_shared<float>();
   float *s = shared, *wanted = shared + a.experts;  // [experts] each
   begin_kernel();
   const int64_t t = blockIdx.x;

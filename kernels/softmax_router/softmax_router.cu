@@ -6,7 +6,7 @@ namespace dsa {
 namespace {
 
 __global__ void __launch_bounds__(kWarp) softmax_router_kernel(const __grid_constant__ SoftmaxRouterArgs a) {
-  extern __shared__ float left[];  // [experts]  logits, NaN once chosen
+  float* left = dynamic_shared<float>();  // [experts]  logits, NaN once chosen
   begin_kernel();
   const int64_t t = blockIdx.x;
   const int lane = threadIdx.x;

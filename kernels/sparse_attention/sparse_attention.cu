@@ -38,7 +38,7 @@ template <int kOut>
 __global__ void __launch_bounds__(kAttendThreads)
     sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, const int32_t* lists,
                             float* partials) {
-  extern __shared__ float shared[];
+  float* shared = dynamic_shared<float>();
   begin_kernel();
   const int64_t t = first + blockIdx.y;
   const int head = blockIdx.x * kAttendQueries, split = blockIdx.z,

@@ -34,7 +34,7 @@ constexpr int kBlocks = 256;  // of one head and picture
 template <int kOut>
 __global__ void __launch_bounds__(kAttendThreads)
     vision_attention_kernel(const __grid_constant__ VisionAttentionArgs a) {
-  extern __shared__ float shared[];
+  float* shared = dynamic_shared<float>();
   begin_kernel();
   const VisionAttentionRun run = a.runs[blockIdx.z];
   for (int t = blockIdx.x * kAttendQueries; t < run.queries; t += kBlocks * kAttendQueries) {

@@ -59,6 +59,8 @@ inline double relative_error(const Values& actual, const Values& expected) {
 
 // The operators of the GPU in the program that tests them, on memory that both sides can reach; else null.
 const KernelVariant* device_kernels();
+// Whether those under test can read memory that was mapped rather than allocated, such as FarPages.
+bool reaches_far_pages();
 
 // The tables under test: all of this machine, the reference first, or that of the GPU.
 inline std::vector<KernelVariant> kernel_variants() {

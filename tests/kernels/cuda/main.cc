@@ -121,6 +121,7 @@ void operator delete(void* memory, std::align_val_t) noexcept { arena.release(me
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { arena.release(memory); }
 
 const dsa::KernelVariant* dsa::test::device_kernels() { return device_variant; }
+bool dsa::test::reaches_far_pages() { return false; }
 
 int main(int argc, char** argv) {
   dsa::CudaDevice device;
