@@ -1,6 +1,7 @@
 #include "model/model_config.h"
 
 #include "model/families/families.h"
+#include "model/weight_survey.h"
 
 namespace dsa {
 
@@ -36,6 +37,9 @@ Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, 
   config->family = family->name;
   config->architecture = architectures[0];
   DSA_TRY(family->parse(fields, *config));
+  DSA_ASSIGN(const WeightSurvey survey, WeightSurvey::of(*config, {}));
+  config->parameters = survey.parameters();
+  config->active_parameters = survey.active_parameters();
   if (config->vision.layers > 0) {
     const std::string path = join_path(folder, "preprocessor_config.json");
     auto read = read_json_file(path, {.python_numbers = true});

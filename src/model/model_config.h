@@ -112,6 +112,13 @@ struct VisionConfig {
   int merged() const { return merge * merge * hidden; }  // values that become one token
 };
 
+// Number formats that quantization_config announces. Which tensor has which is seen in the files.
+struct Quantization {
+  bool fp8 = false;                        // matrices
+  bool mxfp4 = false;                      // routed experts
+  std::vector<std::string> plain_modules;  // left as they are; a * stands for a layer
+};
+
 struct LayerConfig {
   AttentionKind attention = AttentionKind::kda;
   IndexerKind indexer = IndexerKind::none;
@@ -135,10 +142,11 @@ struct ModelConfig {
   MlpConfig mlp;
   MoeConfig moe;
   VisionConfig vision;
+  Quantization quantization;
   std::string tensor_prefix;  // "language_model."
   std::vector<int32_t> eos_tokens;
 
-  // Parameters as the config describes them, in total and used per token.
+  // Parameters as the config describes them, in total and used per token: those of a survey of the config alone.
   uint64_t parameters = 0, active_parameters = 0;
 
   int expert_width() const { return moe.latent_dim > 0 ? moe.latent_dim : hidden; }  // what an expert reads
