@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "io/json.h"
 #include "ops/ops.h"
+#include "state/state_layout.h"
 
 namespace dsa {
 
@@ -153,8 +154,12 @@ struct ModelConfig {
 };
 
 // Dispatches on the outer architecture; a family or key that we do not know is a typed error that names it. `folder`
-// is where a model that reads pictures has its preprocessor_config.json.
+// is where a model that reads pictures has its preprocessor_config.json; empty: the config is all there is, and how
+// pictures are brought to size stays open.
 Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& config, const std::string& where,
                                                               const std::string& folder = ".");
+
+// What a sequence of the model keeps.
+StateLayout state_layout_of(const ModelConfig& config);
 
 }  // namespace dsa
