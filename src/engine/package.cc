@@ -213,6 +213,10 @@ Result<std::shared_ptr<Engine>> Package::load(const EngineOptions& options,
   return engine;
 }
 
+Result<std::shared_ptr<const Plan>> Package::plan(const PlanRequest& request) const {
+  return Plan::of(name_, config_, TensorListing::of(checkpoint_), request, HostMemory::now());
+}
+
 uint64_t Package::kv_bytes_per_token() const { return state_layout_of(*config_).bytes_per_token(); }
 
 uint64_t Package::state_bytes() const { return state_layout_of(*config_).fixed_floats() * sizeof(float); }

@@ -312,6 +312,14 @@ Result<TensorListing> Checkpoint::list(const std::string& folder) {
   return listing;
 }
 
+TensorListing TensorListing::of(std::shared_ptr<const Checkpoint> checkpoint) {
+  TensorListing listing;
+  for (const auto& file : checkpoint->files())
+    listing.files.push_back(file->path().substr(file->path().find_last_of('/') + 1));
+  listing.headers = std::move(checkpoint);
+  return listing;
+}
+
 bool TensorListing::has(std::string_view name) const {
   if (headers->find(name) != nullptr) return true;
   const auto at = file_of.find(name);

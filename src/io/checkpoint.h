@@ -68,6 +68,9 @@ struct TensorListing {
   std::vector<std::string> files;                   // that should be there
   std::vector<std::string> missing_files;
 
+  // Of a folder that is complete.
+  static TensorListing of(std::shared_ptr<const Checkpoint> checkpoint);
+
   bool is_empty() const { return files.empty(); }
   // False also for a tensor that its file turned out not to have.
   bool has(std::string_view name) const;
