@@ -408,6 +408,11 @@ std::string joined(const Json& list) {
   return text;
 }
 
+std::vector<std::string> layer_row(const Json& l) {
+  return {text_of(l["attention"]) + (l["window"] == true ? ", window" : ""), text_of(l["indexer"]),
+          size_text(l["device_bytes"]), size_text(l["host_bytes"]), size_text(l["disk_bytes"])};
+}
+
 std::string operators_text(const Json& json) {
   Table table;
   std::vector<std::string> head = {"operator"};
@@ -480,13 +485,32 @@ std::string Plan::text() const {
                    row["tensors"] == 0 ? "" : count_text(row["tensors"]), text_of(row["how"])});
   text += "precision\n" + precision.text();
 
+  // Layers that are alike share a line.
+  std::vector<std::pair<std::vector<std::string>, std::string>> alike;
+  size_t run_begin = 0, in_run = 0;
+  for (size_t l = 0; l <= json["layers"].size(); ++l) {
+    std::vector<std::string> row;
+    if (l < json["layers"].size()) row = layer_row(json["layers"][l]);
+    if (l > 0 && row == alike[in_run].first) continue;
+    if (l > 0) {
+      std::string& numbers = alike[in_run].second;
+      numbers += (numbers.empty() ? "" : ", ") +
+                 (l - run_begin > 1 ? concat(run_begin, "-", l - 1) : std::to_string(run_begin));
+    }
+    if (l == json["layers"].size()) break;
+    run_begin = l;
+    const auto at =
+        std::find_if(alike.begin(), alike.end(), [&](const auto& kind) { return kind.first == row; });
+    in_run = size_t(at - alike.begin());
+    if (at == alike.end()) alike.emplace_back(std::move(row), "");
+  }
   Table layers;
-  layers.add({"layer", "attention", "indexer", "device", "host", "disk"});
-  for (const Json& l : json["layers"])
-    layers.add({concat(l["layer"].get<int>()),
-                text_of(l["attention"]) + (l["window"] == true ? ", window" : ""), text_of(l["indexer"]),
-                size_text(l["device_bytes"]), size_text(l["host_bytes"]), size_text(l["disk_bytes"])});
-  text += "layers\n" + layers.text();
+  layers.add({"attention", "indexer", "device", "host", "disk", "layers"});
+  for (auto& [row, numbers] : alike) {
+    row.push_back(numbers);
+    layers.add(std::move(row));
+  }
+  text += "bytes of each layer\n" + layers.text();
 
   Table memory;
   const Json &bytes = json["bytes"], &state = json["state"], &plan = json["plan"];

@@ -223,8 +223,7 @@ Result<const StoredTensor*> WeightSurvey::note(const std::string& name, const st
     ++(!is_there ? pattern.missing : sound ? pattern.found : pattern.refused);
     ++(!is_there ? missing_ : sound ? found_ : refused_);
     if (is_there) asked_[name] = true;
-    if (!sound && pattern.problem.empty())
-      pattern.problem = is_there ? problem.message() : concat("tensor '", name, "' is missing");
+    if (!sound && pattern.problem.empty()) pattern.problem = problem.message();
     if (missing_ > kMissingMax)
       return error(Code::limit, "more than ", kMissingMax, " tensors of the config are missing, '", name,
                    "' among them");

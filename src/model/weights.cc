@@ -75,12 +75,12 @@ Result<const StoredTensor*> WeightLoader::find(const std::string& name, const st
                  ", more than any file holds");
   const StoredTensor* tensor = stored(name);
   Status problem;
-  if (tensor == nullptr)
+  if (tensor == nullptr && (survey_ == nullptr || !has(name, true)))  // an index knows it by name alone
     problem = error(Code::model, "tensor '", prefix_, name, "' is missing, expected ", shape_text(shape));
-  else if (!shapes_agree(tensor->shape, shape, at_least))
+  else if (tensor != nullptr && !shapes_agree(tensor->shape, shape, at_least))
     problem = error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", shape_text(tensor->shape),
                     ", expected ", shape_text(shape));
-  else if (!accepts(use, tensor->dtype))
+  else if (tensor != nullptr && !accepts(use, tensor->dtype))
     problem = error(Code::model, file_of(*tensor), ": '", prefix_, name, "' is ", dtype_name(tensor->dtype),
                     ", expected ", accepted_formats(use));
   if (survey_ != nullptr) return survey_->note(prefix_ + name, shape, use, problem);
@@ -97,7 +97,12 @@ const void* WeightLoader::aligned(const StoredTensor& tensor) {
 }
 
 Status WeightLoader::matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out) {
-  DSA_ASSIGN(const StoredTensor* tensor, find(name, shape, TensorUse::matrix));
+  return matrix_of(TensorUse::matrix, name, shape, out);
+}
+
+Status WeightLoader::matrix_of(TensorUse use, const std::string& name, const std::vector<int64_t>& shape,
+                               Tensor& out) {
+  DSA_ASSIGN(const StoredTensor* tensor, find(name, shape, use));
   out = view(aligned(*tensor), tensor->dtype, shape);
   if (tensor->dtype == DType::f8_e4m3) {
     DSA_ASSIGN(out.block_scales, block_scales(name + "_scale_inv", shape));
@@ -121,7 +126,7 @@ Result<const float*> WeightLoader::block_scales(const std::string& name, const s
 }
 
 Status WeightLoader::plain_matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out) {
-  DSA_TRY(matrix(name, shape, out));
+  DSA_TRY(matrix_of(TensorUse::plain_matrix, name, shape, out));
   if (out.dtype != DType::f8_e4m3) return Status::ok();
   const auto* codes = out.as<const uint8_t>();
   const int64_t rows = shape[0], columns = shape[1];

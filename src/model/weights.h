@@ -185,6 +185,7 @@ class WeightLoader {
  private:
   Result<const StoredTensor*> find(const std::string& name, const std::vector<int64_t>& shape, TensorUse use,
                                    bool at_least = false);
+  Status matrix_of(TensorUse use, const std::string& name, const std::vector<int64_t>& shape, Tensor& out);
   Status vector_of(TensorUse use, const std::string& name, const std::vector<int64_t>& shape, Tensor& out,
                    bool at_least);
   Result<const float*> block_scales(const std::string& name, const std::vector<int64_t>& shape);
