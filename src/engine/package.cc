@@ -214,7 +214,7 @@ Result<std::shared_ptr<Engine>> Package::load(const EngineOptions& options,
 }
 
 Result<std::shared_ptr<const Plan>> Package::plan(const PlanRequest& request) const {
-  return Plan::of(name_, config_, TensorListing::of(checkpoint_), request, HostMemory::now());
+  return Plan::of(name_, config_, TensorListing::of(checkpoint_), request, Machine::here());
 }
 
 uint64_t Package::kv_bytes_per_token() const { return state_layout_of(*config_).bytes_per_token(); }

@@ -12,10 +12,11 @@
 namespace dsa {
 namespace {
 
-std::vector<OperatorCover> cover_operators(const ModelConfig& config, const WeightSurvey& weights) {
+std::vector<OperatorCover> cover_operators(const ModelConfig& config, const WeightSurvey& weights,
+                                           const std::vector<BackendKernels>& backends) {
   std::vector<OperatorCover> all;
   for (OperatorNeed& need : operators_of(config, weights)) all.push_back({std::move(need), {}});
-  for (const BackendKernels& backend : backends_of_build()) {
+  for (const BackendKernels& backend : backends) {
     std::map<std::string_view, std::string> variants;
     for (const KernelCover& kernel : kernel_cover(backend.variants)) variants[kernel.op] = kernel.variant;
     for (OperatorCover& op : all) {
@@ -171,7 +172,7 @@ bool Plan::is_complete() const {
 }
 
 Result<std::shared_ptr<const Plan>> Plan::of_path(const std::string& path, const PlanRequest& request,
-                                                  const HostMemory& memory) {
+                                                  const Machine& machine) {
   if (path.empty() || path.find('\0') != std::string::npos)
     return error(Code::argument, "the path of a model is empty or contains a NUL").with_fix(Fix::input);
   std::error_code ignored;
@@ -183,30 +184,30 @@ Result<std::shared_ptr<const Plan>> Plan::of_path(const std::string& path, const
   if (is_folder) {
     DSA_ASSIGN(listing, Checkpoint::list(path));
   }
-  return make(last_component(path), std::move(config), listing, std::move(remarks), request, memory);
+  return make(last_component(path), std::move(config), listing, std::move(remarks), request, machine);
 }
 
 Result<std::shared_ptr<const Plan>> Plan::of(const std::string& name,
                                              std::shared_ptr<const ModelConfig> config,
                                              const TensorListing& listing, const PlanRequest& request,
-                                             const HostMemory& memory) {
-  return make(name, std::move(config), listing, {}, request, memory);
+                                             const Machine& machine) {
+  return make(name, std::move(config), listing, {}, request, machine);
 }
 
 Result<std::shared_ptr<const Plan>> Plan::make(const std::string& name,
                                                std::shared_ptr<const ModelConfig> config,
                                                const TensorListing& listing, std::vector<std::string> remarks,
-                                               const PlanRequest& request, const HostMemory& memory) {
+                                               const PlanRequest& request, const Machine& machine) {
   std::shared_ptr<Plan> plan(new Plan);
   plan->name_ = name;
   plan->config_ = std::move(config);
   plan->files_ = listing.files;
   plan->missing_files_ = listing.missing_files;
   plan->remarks_ = std::move(remarks);
-  plan->memory_ = memory;
+  plan->machine_ = machine;
   DSA_ASSIGN(WeightSurvey weights, WeightSurvey::of(*plan->config_, listing));
   plan->weights_ = std::make_unique<const WeightSurvey>(std::move(weights));
-  plan->operators_ = cover_operators(*plan->config_, *plan->weights_);
+  plan->operators_ = cover_operators(*plan->config_, *plan->weights_, *machine.backends);
   plan->state_ = state_layout_of(*plan->config_);
   plan->step_bytes_ = step_memory_bytes(*plan->config_, ModelOptions());
   DSA_TRY(plan->place(request));
@@ -226,7 +227,7 @@ Status Plan::place(const PlanRequest& request) {
         .with_fix(Fix::shorten)
         .with_room(uint64_t(request.context), uint64_t(most));
   p.sessions = request.sessions;
-  p.limit = memory_.free - std::min(memory_.free, request.leave_host_bytes);
+  p.limit = machine_.memory.free - std::min(machine_.memory.free, request.leave_host_bytes);
   if (request.host_bytes > 0) p.limit = std::min(p.limit, request.host_bytes);
 
   const uint64_t experts = weights_->expert_bytes(), page = state_.page_floats() * sizeof(float);
@@ -286,7 +287,7 @@ Json Plan::describe() const {
     parameters[part_name(WeightPart(i))] = w.part(WeightPart(i)).parameters;
 
   Json backends = Json::array(), operators = Json::array(), lacking = Json::array();
-  for (const BackendKernels& backend : backends_of_build())
+  for (const BackendKernels& backend : *machine_.backends)
     backends.push_back({{"name", backend.name}, {"why_not", backend.why_not}});
   for (const OperatorCover& op : operators_) {
     Json kernels = Json::object();
@@ -353,7 +354,7 @@ Json Plan::describe() const {
             {"bytes_per_session", state_.fixed_floats() * sizeof(float)},
             {"copies_per_session", 2},
             {"tokens_per_page", kPageSize}}},
-          {"machine", {{"host_bytes", memory_.total}, {"free_host_bytes", memory_.free}}},
+          {"machine", {{"host_bytes", machine_.memory.total}, {"free_host_bytes", machine_.memory.free}}},
           {"plan",
            {{"feasible", p.feasible},
             {"context_tokens", p.context},
@@ -432,7 +433,7 @@ std::string operators_text(const Json& json) {
   }
   std::string text = concat("operators: ", json["operators"].size(), " needed, ", uncovered, " missing\n");
   for (const Json& backend : json["backends"])
-    if (!backend["why_not"].empty() && text_of(backend["why_not"]) != "")
+    if (text_of(backend["why_not"]) != "")
       text += "  " + text_of(backend["name"]) + " cannot run here: " + text_of(backend["why_not"]) + "\n";
   text += table.text();
   for (const Json& lack : json["missing_operators"])
@@ -473,8 +474,10 @@ std::string Plan::text() const {
   for (const Json& remark : json["remarks"]) text += "  " + text_of(remark) + "\n";
 
   Table parameters;
-  for (const auto& [key, value] : json["parameters"].items())
-    if (value != 0) parameters.add({key, count_text(value)});
+  std::vector<std::string> keys = {"total", "active_per_token"};
+  for (size_t i = 0; i < kWeightParts; ++i) keys.push_back(part_name(WeightPart(i)));
+  for (const std::string& key : keys)
+    if (json["parameters"][key] != 0) parameters.add({key, count_text(json["parameters"][key])});
   text += "parameters\n" + parameters.text();
   text += operators_text(json) + tensors_text(json["tensors"]);
 

@@ -26,6 +26,14 @@ struct HostMemory {
   static HostMemory now();
 };
 
+// What there is to run on.
+struct Machine {
+  HostMemory memory;
+  const std::vector<BackendKernels>* backends = &backends_of_build();
+
+  static Machine here() { return {HostMemory::now()}; }
+};
+
 struct PlanRequest {
   int64_t context = 0;            // 0: the longest that fits
   int64_t sessions = 1;           // at the same time
@@ -63,11 +71,11 @@ class Plan {
  public:
   // A model folder, or a config.json. Code::limit: the model reads no context as long as the request.
   static Result<std::shared_ptr<const Plan>> of_path(const std::string& path, const PlanRequest& request,
-                                                     const HostMemory& memory);
+                                                     const Machine& machine);
   static Result<std::shared_ptr<const Plan>> of(const std::string& name,
                                                 std::shared_ptr<const ModelConfig> config,
                                                 const TensorListing& listing, const PlanRequest& request,
-                                                const HostMemory& memory);
+                                                const Machine& machine);
 
   const ModelConfig& config() const { return *config_; }
   const WeightSurvey& weights() const { return *weights_; }
@@ -85,7 +93,7 @@ class Plan {
                                                   std::shared_ptr<const ModelConfig> config,
                                                   const TensorListing& listing,
                                                   std::vector<std::string> remarks,
-                                                  const PlanRequest& request, const HostMemory& memory);
+                                                  const PlanRequest& request, const Machine& machine);
   Status place(const PlanRequest& request);
   Json describe() const;
 
@@ -94,7 +102,7 @@ class Plan {
   std::unique_ptr<const WeightSurvey> weights_;
   std::vector<std::string> files_, missing_files_, remarks_;
   std::vector<OperatorCover> operators_;
-  HostMemory memory_;
+  Machine machine_;
   StateLayout state_;
   uint64_t step_bytes_ = 0;
   Placement placement_;

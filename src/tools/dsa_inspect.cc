@@ -39,7 +39,7 @@ int fail(const Status& status, bool json) {
 }
 
 int inspect(const char* path, bool json) {
-  const auto plan = Plan::of_path(path, PlanRequest(), HostMemory::now());
+  const auto plan = Plan::of_path(path, PlanRequest(), Machine::here());
   if (!plan.is_ok()) return fail(plan.status(), json);
   const std::string report = json ? plan.value()->json() + "\n" : plan.value()->text();
   std::fwrite(report.data(), 1, report.size(), stdout);

@@ -22,7 +22,7 @@ constexpr HostMemory kMemory = {uint64_t(64) << 30, uint64_t(48) << 30};
 
 std::shared_ptr<const Plan> plan_of(const std::string& path, const PlanRequest& request = {},
                                     const HostMemory& memory = kMemory) {
-  auto plan = Plan::of_path(path, request, memory);
+  auto plan = Plan::of_path(path, request, {memory});
   REQUIRE_MESSAGE(plan.is_ok(), plan.status().message());
   return plan.value();
 }
@@ -115,6 +115,43 @@ TEST_SUITE("engine/plan") {
     }
   }
 
+  TEST_CASE(
+      "a second backend shows up by itself: what it lacks has a reason, and where it cannot run it covers "
+      "nothing") {
+    std::vector<BackendKernels> backends = backends_of_build();
+    KernelTable table = backends[0].variants.back().table;
+    table.linear = nullptr;
+    backends.push_back({"other", "", {{"other-1", table}}});
+    backends.push_back({"absent", "there is no such device", {{"absent-1", reference_kernels()}}});
+    const auto plan = [&] { return Plan::of_path(kModel, {}, {kMemory, &backends}).value(); };
+    Json json = Json::parse(plan()->json());
+    REQUIRE(json["backends"].size() == backends_of_build().size() + 2);
+    bool seen = false;
+    for (const Json& op : json["operators"]) {
+      CHECK(op["covered"] == true);
+      CHECK(op["kernels"]["other"] == (op["name"] == "linear" ? "" : "other-1"));
+      CHECK(op["kernels"]["absent"] == "absent-1");
+      seen = seen || op["name"] == "linear";
+    }
+    CHECK(seen);
+    const auto why = [&](const std::string& op, const std::string& backend) {
+      for (const Json& lack : json["missing_operators"])
+        if (lack["operator"] == op && lack["backend"] == backend) return lack["why"].get<std::string>();
+      return std::string();
+    };
+    CHECK(why("linear", "other") == "backend 'other' has no kernel for it");
+    CHECK(why("rms_norm", "other") == "");
+    CHECK(why("rms_norm", "absent") == "there is no such device");
+    CHECK(plan()->is_complete());
+    CHECK(plan()->text().find("absent cannot run here: there is no such device") != std::string::npos);
+    CHECK(plan()->text().find("linear: backend 'other' has no kernel for it") != std::string::npos);
+
+    backends.erase(backends.begin());  // now nothing computes `linear`
+    json = Json::parse(plan()->json());
+    CHECK_FALSE(plan()->is_complete());
+    CHECK(plan()->text().find(", 1 missing") != std::string::npos);
+  }
+
   TEST_CASE("bytes of the layers and of the rest are the weights") {
     for (const std::string& path : {kModel, kPublished + "kimi_k3.json", kPublished + "deepseek_v32.json"}) {
       const Json json = Json::parse(plan_of(path)->json());
@@ -172,7 +209,7 @@ TEST_SUITE("engine/plan") {
     plan = plan_of(path, {}, {1000, 1000});
     CHECK_FALSE(plan->placement().feasible);
     CHECK(plan->placement().context == 0);
-    CHECK(Plan::of_path(path, {.context = 131073}, kMemory).status().code() == Code::limit);
+    CHECK(Plan::of_path(path, {.context = 131073}, {kMemory}).status().code() == Code::limit);
   }
 
   TEST_CASE("state: KDA layers and open pools for a session, twice; latents, keys and values for a token") {
@@ -225,13 +262,13 @@ TEST_SUITE("engine/plan") {
     CHECK(plan->text().find("language_model.surprise") != std::string::npos);
 
     folder.write("model.safetensors.index.json", "{\"weight_map\": {}}");
-    CHECK(Plan::of_path(folder.path(), {}, kMemory).status().code() == Code::model);
+    CHECK(Plan::of_path(folder.path(), {}, {kMemory}).status().code() == Code::model);
   }
 
   TEST_CASE("a config that is unknown or contradicts itself is refused by key") {
     const TempFolder folder;
     const auto status_of = [&](const Json& json) {
-      return Plan::of_path(folder.write("config.json", json.dump()), {}, kMemory).status();
+      return Plan::of_path(folder.write("config.json", json.dump()), {}, {kMemory}).status();
     };
     Json json = config_json();
     json["text_config"]["num_key_value_heads"] = 5;
@@ -250,8 +287,8 @@ TEST_SUITE("engine/plan") {
       CHECK(status_of(json).message().find(block) != std::string::npos);
     }
     CHECK(status_of(Json::array()).code() == Code::model);
-    CHECK(Plan::of_path("/nowhere", {}, kMemory).status().code() == Code::not_found);
-    CHECK(Plan::of_path("", {}, kMemory).status().code() == Code::argument);
+    CHECK(Plan::of_path("/nowhere", {}, {kMemory}).status().code() == Code::not_found);
+    CHECK(Plan::of_path("", {}, {kMemory}).status().code() == Code::argument);
   }
 
   TEST_CASE("dsa_plan: numbers, explanation, and a model that is loaded with it") {
