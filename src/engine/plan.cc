@@ -433,7 +433,7 @@ std::string operators_text(const Json& json) {
   }
   std::string text = concat("operators: ", json["operators"].size(), " needed, ", uncovered, " missing\n");
   for (const Json& backend : json["backends"])
-    if (text_of(backend["why_not"]) != "")
+    if (!text_of(backend["why_not"]).empty())
       text += "  " + text_of(backend["name"]) + " cannot run here: " + text_of(backend["why_not"]) + "\n";
   text += table.text();
   for (const Json& lack : json["missing_operators"])
