@@ -13,6 +13,9 @@ install(EXPORT dsa_sdk FILE dsa_sdkTargets.cmake NAMESPACE dsa:: DESTINATION ${p
 install(FILES ${PROJECT_BINARY_DIR}/dsa_sdkConfig.cmake ${PROJECT_BINARY_DIR}/dsa_sdkConfigVersion.cmake
         DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/dsa_sdk.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(DSA_TOOLS)
+  install(TARGETS dsa_inspect RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 if(DSA_STATIC)
   install(FILES $<TARGET_FILE:dsa_core> DESTINATION ${CMAKE_INSTALL_LIBDIR} RENAME libdsa_sdk.a)
 endif()

@@ -59,7 +59,7 @@ extern "C" {
 #define DSA_VERSION_MAJOR 0
 #define DSA_VERSION_MINOR 2
 #define DSA_VERSION_PATCH 0
-#define DSA_API_LEVEL     3   /* grows by one whenever a symbol or a field is added */
+#define DSA_API_LEVEL     4   /* grows by one whenever a symbol or a field is added */
 
 #if defined(DSA_STATIC)
 #  define DSA_API
@@ -79,7 +79,7 @@ typedef struct dsa_str { const char *ptr; size_t len; } dsa_str;   /* UTF-8; ptr
 
 typedef struct dsa_runtime dsa_runtime;   /* devices, threads, log of one user of the library */
 typedef struct dsa_package dsa_package;   /* a model on disk: headers read, no weights    */
-typedef struct dsa_plan    dsa_plan;      /* a costed placement; none exist yet, pass NULL */
+typedef struct dsa_plan    dsa_plan;      /* a costed placement of a package on a machine */
 typedef struct dsa_model   dsa_model;     /* loaded weights and their scheduler           */
 typedef struct dsa_session dsa_session;   /* one conversation                             */
 typedef struct dsa_prompt  dsa_prompt;    /* messages being put together                  */
@@ -254,9 +254,39 @@ typedef struct dsa_package_info {
   uint64_t kv_bytes_per_token, checkpoint_bytes;
 } dsa_package_info;
 
+typedef struct dsa_budget {     /* ceilings, never exceeded; 0: choose from what is free; level 4 */
+  DSA_IN
+  uint64_t device_bytes, host_bytes, disk_cache_bytes;   /* no disk cache is written     */
+  uint64_t leave_device_bytes, leave_host_bytes;     /* always leave that much to others */
+} dsa_budget;
+
 enum { DSA_TIER_DEVICE, DSA_TIER_HOST, DSA_TIER_DISK };
+enum { DSA_GOAL_BALANCED, DSA_GOAL_FIRST_TOKEN, DSA_GOAL_THROUGHPUT, DSA_GOAL_QUIET };
+enum { DSA_KV_MODEL, DSA_KV_BF16, DSA_KV_FP8 };
 enum { DSA_BOUND_NONE, DSA_BOUND_COMPUTE, DSA_BOUND_DEVICE_MEMORY, DSA_BOUND_COPY, DSA_BOUND_DISK,
        DSA_BOUND_HOST, DSA_BOUND_QUEUE, DSA_BOUND_CONSUMER };
+
+typedef struct dsa_plan_request {   /* level 4                                           */
+  DSA_IN
+  const dsa_budget *budget;     /* NULL: all zero                                        */
+  const dsa_str    *device_ids; /* NULL: choose                                          */
+  size_t            num_device_ids;
+  uint32_t context_tokens;      /* 0: the longest that fits                              */
+  uint32_t sessions;            /* conversations at the same time; 0: 1                  */
+  uint32_t images_per_turn, typical_prompt_tokens;   /* reserved                         */
+  int32_t  kv_format, goal;     /* reserved: DSA_KV_MODEL, DSA_GOAL_BALANCED             */
+} dsa_plan_request;
+
+typedef struct dsa_plan_summary {   /* level 4                                           */
+  DSA_OUT
+  int32_t  feasible;            /* 0: dsa_plan_explain says what is missing              */
+  int32_t  bound;               /* DSA_BOUND_*: what limits the speed                    */
+  uint32_t context_tokens, sessions;
+  uint64_t device_bytes, host_bytes, disk_bytes_per_token;   /* with full contexts       */
+  float    load_seconds, first_token_seconds, tokens_per_second;   /* reserved           */
+  float    forecast_error;      /* reserved                                              */
+  float    experts_on_device, experts_on_host;       /* shares, 0 to 1; the rest is disk */
+} dsa_plan_summary;
 
 enum { DSA_TEXT_CONTROL = 1 };
 enum { DSA_READY_FIRST_TOKEN, DSA_READY_RESIDENT };
@@ -302,7 +332,7 @@ enum { DSA_SESSION_IDLE, DSA_SESSION_RUNNING, DSA_SESSION_REBUILD, DSA_SESSION_C
 
 typedef struct dsa_session_options {
   DSA_IN
-  uint32_t context_tokens;      /* 0: the model's context, at most 32768                 */
+  uint32_t context_tokens;      /* 0: the plan's; without one the model's, at most 32768 */
   uint32_t keep_messages;       /* reserved                                              */
   int32_t  overflow;            /* DSA_OVERFLOW_ERROR or _FINISH; _DROP_TURNS: reserved  */
   int32_t  keep_reasoning;      /* 0 or 1: kept as generated; -1 drop: reserved          */
@@ -696,13 +726,76 @@ DSA_API dsa_status dsa_package_get_info(const dsa_package *package, dsa_package_
  */
 DSA_API dsa_status dsa_package_get_meta(const dsa_package *package, const char *key, dsa_str *out);
 
-/* ---- 8 model ------------------------------------------------------------------------------------------------- */
+/* ---- 8 plan: what loading would cost; changes nothing -------------------------------------------------------- */
+
+/**
+ * Says where everything would go on this machine as it is now: weights that every token reads, state and pages of full
+ * contexts, then as many experts as fit; the others are read from the disk.
+ *
+ * @param package  The package.
+ * @param request  NULL: all defaults. Without `context_tokens` the plan has the longest context that leaves room for all
+ *                 weights; where that is short, up to 32768 tokens with experts read from the disk.
+ * @param out      Receives the plan. One that is not feasible is no failure.
+ * @return DSA_OK, or DSA_ERROR_LIMIT      the model reads no context as long as `context_tokens`;
+ *                    DSA_ERROR_NO_DEVICE  there is no device of that id.
+ *
+ * On failure  *out is unchanged.
+ * Lifetime    Release with dsa_plan_release(). `request` is borrowed for the call; the plan holds its package.
+ * Threading   Any thread.
+ * Since       level 4
+ */
+DSA_API dsa_status dsa_plan_create(const dsa_package *package, const dsa_plan_request *request,
+                                   dsa_plan **out);
+
+/**
+ * Gives a plan back.
+ *
+ * @param plan  NULL does nothing.
+ *
+ * Lifetime    The handle and its views end here. Models that were loaded with it go on.
+ * Threading   Any thread, after the last call on it.
+ * Since       level 4
+ */
+DSA_API void dsa_plan_release(dsa_plan *plan);
+
+/**
+ * The numbers in short.
+ *
+ * @param plan  The plan.
+ * @param out   Receives them.
+ * @return DSA_OK, or a general failure.
+ *
+ * On failure  *out is unchanged.
+ * Lifetime    A plain value.
+ * Threading   Any thread.
+ * Since       level 4
+ */
+DSA_API dsa_status dsa_plan_get(const dsa_plan *plan, dsa_plan_summary *out);
+
+/**
+ * Everything that the plan rests on, as a JSON object: the kernel of each operator on each backend, tensors by name,
+ * parameters, bytes of each layer and tier, state, precision, and in "plan" the placement with what would help. The
+ * program dsa_inspect prints the same, also for a folder that is not complete.
+ *
+ * @param plan  The plan.
+ * @param json  Receives the text. Keys may be added by later versions.
+ * @return DSA_OK, or a general failure.
+ *
+ * On failure  *json is unchanged.
+ * Lifetime    The view lives as long as the plan.
+ * Threading   Any thread.
+ * Since       level 4
+ */
+DSA_API dsa_status dsa_plan_explain(const dsa_plan *plan, dsa_str *json);
+
+/* ---- 9 model ------------------------------------------------------------------------------------------------- */
 
 /**
  * Loads a model on the calling thread.
  *
  * @param package   The package.
- * @param plan      Must be NULL: the default plan. Others come with a later version.
+ * @param plan      Sets the context of sessions that name none, and how many of them the page pool holds. NULL: 32768
+ *                  tokens at most, 16 sessions, and no look at the memory that is free.
  * @param options   NULL: all defaults.
  * @param progress  Called on this thread, at most 20 times a second, with bytes done and total. May be NULL.
  * @param ud        Passed to `progress`.
@@ -710,7 +803,8 @@ DSA_API dsa_status dsa_package_get_meta(const dsa_package *package, const char *
  * @return DSA_OK, or DSA_ERROR_CANCELLED    `progress` answered DSA_STOP_KEEP or DSA_STOP_ROLLBACK;
  *                    DSA_ERROR_CALLBACK     `progress` answered with a negative number;
  *                    DSA_ERROR_MODEL        tensors do not fit the config;
- *                    DSA_ERROR_UNSUPPORTED  `plan` is not NULL.
+ *                    DSA_ERROR_ARGUMENT     `plan` is one of another package;
+ *                    DSA_ERROR_OUT_OF_MEMORY, DSA_ERROR_OVER_BUDGET  `plan` is not feasible, without or with a budget.
  *
  * On failure  *out is unchanged and nothing is left behind.
  * Lifetime    Release with dsa_model_release(). The model holds its package and runtime.
@@ -837,7 +931,7 @@ DSA_API dsa_status dsa_model_tokenize(const dsa_model *model, const char *text, 
 DSA_API dsa_status dsa_model_detokenize(const dsa_model *model, const dsa_token *tokens, size_t n,
                                         uint32_t flags, char *out, size_t cap, size_t *len);
 
-/* ---- 9 long operations --------------------------------------------------------------------------------------- */
+/* ---- 10 long operations -------------------------------------------------------------------------------------- */
 
 /**
  * Waits until an operation has ended, and says how.
@@ -892,7 +986,7 @@ DSA_API dsa_status dsa_op_get_error(const dsa_op *op, dsa_error *out);
  */
 DSA_API void dsa_op_release(dsa_op *op);
 
-/* ---- 10 images: decoded once, shareable by prompts, sessions and models ------------------------------------------ */
+/* ---- 11 images: decoded once, shareable by prompts, sessions and models ------------------------------------------ */
 
 /**
  * Reads a picture from a file: see dsa_image_from_memory().
@@ -1022,7 +1116,7 @@ DSA_API dsa_status dsa_image_get_id(const dsa_image *image, dsa_str *out);
  */
 DSA_API dsa_status dsa_image_prepare(const dsa_image *image, const dsa_model *model, dsa_op **out);
 
-/* ---- 11 prompt: a builder; everything is copied ---------------------------------------------------------------- */
+/* ---- 12 prompt: a builder; everything is copied ---------------------------------------------------------------- */
 
 /**
  * An empty prompt. The same prompt may be used for several runs, sessions and models.
@@ -1295,7 +1389,7 @@ DSA_API dsa_status dsa_prompt_measure(const dsa_prompt *prompt, const dsa_model 
 DSA_API dsa_status dsa_prompt_render(const dsa_prompt *prompt, const dsa_model *model, char *out,
                                      size_t cap, size_t *len);
 
-/* ---- 12 session ------------------------------------------------------------------------------------------------ */
+/* ---- 13 session ------------------------------------------------------------------------------------------------ */
 
 /**
  * An empty conversation. Takes no pages before the first run.
@@ -1428,7 +1522,7 @@ DSA_API dsa_status dsa_session_generate(dsa_session *session, const dsa_prompt *
 DSA_API dsa_status dsa_session_ask(dsa_session *session, const char *text, size_t len,
                                    dsa_event_fn on_event, void *ud);
 
-/* ---- 13 run: generation that you pull -------------------------------------------------------------------------- */
+/* ---- 14 run: generation that you pull -------------------------------------------------------------------------- */
 
 /**
  * Validates, tokenizes, checks the room, queues, returns. After DSA_OK there is exactly one DONE, whatever happens.

@@ -42,6 +42,10 @@ typedef struct dsa_sdk_functions {
   void (*dsa_package_release)(const dsa_package *package);
   dsa_status (*dsa_package_get_info)(const dsa_package *package, dsa_package_info *out);
   dsa_status (*dsa_package_get_meta)(const dsa_package *package, const char *key, dsa_str *out);
+  dsa_status (*dsa_plan_create)(const dsa_package *package, const dsa_plan_request *request, dsa_plan **out);
+  void (*dsa_plan_release)(dsa_plan *plan);
+  dsa_status (*dsa_plan_get)(const dsa_plan *plan, dsa_plan_summary *out);
+  dsa_status (*dsa_plan_explain)(const dsa_plan *plan, dsa_str *json);
   dsa_status (*dsa_model_load)(
       const dsa_package *package, const dsa_plan *plan, const dsa_load_options *options,
       dsa_progress_fn progress, void *ud, dsa_model **out
@@ -159,6 +163,10 @@ static inline int dsa_sdk_load(const char *path, dsa_sdk_functions *out, const c
     "dsa_package_release",
     "dsa_package_get_info",
     "dsa_package_get_meta",
+    "dsa_plan_create",
+    "dsa_plan_release",
+    "dsa_plan_get",
+    "dsa_plan_explain",
     "dsa_model_load",
     "dsa_model_load_path",
     "dsa_model_retain",

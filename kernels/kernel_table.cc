@@ -77,6 +77,19 @@ const std::vector<KernelVariant>& cpu_kernel_variants() {
   return variants;
 }
 
+std::vector<KernelCover> kernel_cover(const std::vector<KernelVariant>& variants) {
+  std::vector<KernelCover> cover;
+#define DSA_COVER(member, Args)                                                               \
+  cover.push_back({#member, ""});                                                             \
+  for (auto v = variants.rbegin(); v != variants.rend() && v->table.member != nullptr; ++v) { \
+    if (v->table.member != variants.back().table.member) break;                               \
+    cover.back().variant = v->name;                                                           \
+  }
+  DSA_FOR_EACH_KERNEL(DSA_COVER)
+#undef DSA_COVER
+  return cover;
+}
+
 const KernelTable& reference_kernels() { return cpu_kernel_variants().front().table; }
 const KernelTable& cpu_kernels() { return cpu_kernel_variants().back().table; }
 

@@ -61,6 +61,24 @@ Outcome load(const Package& package, const EngineOptions& options, dsa_progress_
   return DSA_OK;
 }
 
+// What a plan sets, if the package is its own and it fits.
+Status follow(const dsa_plan& plan, const dsa_package& package, EngineOptions& options) {
+  DSA_TRY(check_handle(&plan, "plan"));
+  if (plan.package != package.impl)
+    return error(Code::argument, "the plan is one of ", plan.package->name(), ", opened as another package")
+        .with_fix(Fix::input);
+  const Placement& placement = plan.impl->placement();
+  if (!placement.feasible)
+    return error(plan.has_budget ? Code::over_budget : Code::out_of_memory,
+                 "the plan is not feasible: ", placement.host_bytes, " bytes, ", placement.limit,
+                 " may be used")
+        .with_fix(plan.has_budget ? Fix::lower_budget : Fix::free_memory)
+        .with_room(placement.host_bytes, placement.limit);
+  options.default_context = int(placement.context);
+  options.pool_sessions = int(placement.sessions);
+  return Status::ok();
+}
+
 Status check_tokenizer(const dsa_model* model) {
   DSA_TRY(model->impl->check_open());
   if (!model->impl->tokenizer()) return error(Code::unsupported, "the package has no tokenizer");
@@ -79,7 +97,6 @@ dsa_status dsa_model_load(const dsa_package* package, const dsa_plan* plan, cons
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(package, "package"));
     DSA_TRY(check_pointer(out, "out"));
-    DSA_TRY(check_reserved(plan != nullptr, "plan"));
     dsa_load_options o{};
     if (options != nullptr) DSA_TRY(read_in(options, "dsa_load_options", o));
     DSA_TRY(check_constant(o.ready_when, 2, "ready_when"));
@@ -93,6 +110,7 @@ dsa_status dsa_model_load(const dsa_package* package, const dsa_plan* plan, cons
     DSA_TRY(check_reserved(o.expert_profile.len != 0, "expert_profile"));
     DSA_TRY(check_reserved(o.chat_template.len != 0, "chat_template"));
     EngineOptions made;
+    if (plan != nullptr) DSA_TRY(follow(*plan, *package, made));
     if (o.queue_limit != 0) made.queue_limit = int(std::min<uint32_t>(o.queue_limit, 1u << 20));
     return load(*package->impl, made, progress, ud, out);
   });

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "engine/runtime.h"
 #include "engine/sampler.h"
 #include "model/language_model.h"
@@ -28,6 +29,9 @@ class Package {
 
   // Loads on the calling thread.
   Result<std::shared_ptr<Engine>> load(const EngineOptions& options, const LoadProgress& progress) const;
+
+  // What loading would cost on this machine as it is now.
+  Result<std::shared_ptr<const Plan>> plan(const PlanRequest& request) const;
 
   const std::shared_ptr<Runtime>& runtime() const { return runtime_; }
   const std::string& name() const { return name_; }

@@ -8,23 +8,18 @@
 namespace dsa {
 namespace {
 
+// The layout, and in it the places of the layers.
 StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
-  StateLayout layout;
-  layout.latent_dim = c.latent.latent_dim + c.latent.rope_dim;
-  layout.kv_dim = c.grouped.kv_dim();
-  layout.index_dim = c.indexer.dim;
-  layout.index_group = c.indexer.group;
-  layout.recurrent_floats = size_t(c.kda.heads) * size_t(c.kda.head_dim) * size_t(c.kda.head_dim);
-  layout.conv_floats = size_t(c.kda.conv_width - 1) * 3 * size_t(c.kda.heads) * size_t(c.kda.head_dim);
+  StateLayout placed;
   for (LayerWeights& w : weights.layers) {
     switch (w.attention) {
-      case AttentionKind::kda: w.state_index = layout.kda_layers++; break;
-      case AttentionKind::latent: w.state_index = layout.latent_layers++; break;
-      case AttentionKind::grouped: w.state_index = layout.kv_layers++; break;
+      case AttentionKind::kda: w.state_index = placed.kda_layers++; break;
+      case AttentionKind::latent: w.state_index = placed.latent_layers++; break;
+      case AttentionKind::grouped: w.state_index = placed.kv_layers++; break;
     }
-    if (w.indexer == IndexerKind::full) w.index_layer = layout.index_layers++;
+    if (w.indexer == IndexerKind::full) w.index_layer = placed.index_layers++;
   }
-  return layout;
+  return dsa::state_layout_of(c);
 }
 
 // Reads every page of the files once, so that the first step does not wait for the disk.
@@ -144,6 +139,10 @@ Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig>
   DSA_TRY(read_ahead(*checkpoint, progress));
   return std::make_unique<Decoder>(std::move(own_config), std::move(checkpoint), std::move(weights), backend,
                                    options);
+}
+
+uint64_t step_memory_bytes(const ModelConfig& config, const ModelOptions& options) {
+  return Activations(config, options.max_step_tokens, options.max_step_sequences).bytes();
 }
 
 Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,

@@ -46,6 +46,9 @@ struct ModelOptions {
   int rotate_experts = 0;  // experiments: expert e does the work of expert e + n
 };
 
+// Memory of its own that a loaded model takes beside converted tensors.
+uint64_t step_memory_bytes(const ModelConfig& config, const ModelOptions& options);
+
 // Called between reads at most 64 MiB apart; false cancels the load with Code::cancelled.
 using LoadProgress = std::function<bool(uint64_t done, uint64_t total)>;
 

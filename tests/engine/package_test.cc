@@ -178,9 +178,6 @@ TEST_SUITE("engine/package") {
     CHECK(load([](void*, const dsa_progress*) -> int32_t { return -3; }) == DSA_ERROR_CALLBACK);
     CHECK(last_error().native == -3);
     CHECK(load([](void*, const dsa_progress*) -> int32_t { throw 1; }) == DSA_ERROR_CALLBACK);
-    dsa_model* model = nullptr;
-    CHECK(dsa_model_load(opened.package, reinterpret_cast<const dsa_plan*>(&model), nullptr, nullptr, nullptr,
-                         &model) == DSA_ERROR_UNSUPPORTED);
   }
 
   TEST_CASE("hostile folders: typed errors, and nothing is opened") {

@@ -31,7 +31,7 @@ check() {
 answers() { "$@" "$model" "$kQuestion" | tee /dev/stderr | grep -q Paris; }
 
 install_tree() {
-  cmake --build "$build" --target dsa_sdk && cmake --install "$build" --prefix "$work/first" --strip &&
+  cmake --build "$build" --target dsa_sdk dsa_inspect && cmake --install "$build" --prefix "$work/first" --strip &&
     mv "$work/first" "$work/moved"
 }
 check "install, and move the tree" install_tree
@@ -53,6 +53,9 @@ check "find_package(dsa_sdk) answers" answers "$work/consumer/by_cmake"
 check "pkg-config in CMake answers" answers "$work/consumer/by_pkgconfig"
 check "the static library answers" answers "$work/consumer/by_static"
 check "functions resolved at run time answer" answers "$work/consumer/at_run_time" "$lib/libdsa_sdk.so"
+
+inspects() { "$prefix/bin/dsa_inspect" "$model" | grep -q "0 missing, 0 refused, 0 unexpected"; }
+check "the installed dsa_inspect knows every tensor of the model" inspects
 
 newer_package() {
   mkdir -p "$work/newer" && printf '%s\n' "cmake_minimum_required(VERSION 3.25)" "project(newer LANGUAGES NONE)" \

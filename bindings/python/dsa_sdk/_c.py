@@ -9,7 +9,7 @@ from typing import Any
 DSA_VERSION_MAJOR = 0
 DSA_VERSION_MINOR = 2
 DSA_VERSION_PATCH = 0
-DSA_API_LEVEL = 3
+DSA_API_LEVEL = 4
 DSA_EXT_REQUIRED = 2147483648
 DSA_OK = 0
 DSA_PENDING = 1
@@ -80,6 +80,13 @@ DSA_LOG_DEBUG = 4
 DSA_TIER_DEVICE = 0
 DSA_TIER_HOST = 1
 DSA_TIER_DISK = 2
+DSA_GOAL_BALANCED = 0
+DSA_GOAL_FIRST_TOKEN = 1
+DSA_GOAL_THROUGHPUT = 2
+DSA_GOAL_QUIET = 3
+DSA_KV_MODEL = 0
+DSA_KV_BF16 = 1
+DSA_KV_FP8 = 2
 DSA_BOUND_NONE = 0
 DSA_BOUND_COMPUTE = 1
 DSA_BOUND_DEVICE_MEMORY = 2
@@ -282,6 +289,44 @@ class dsa_package_info(Sized):
     has_draft: int
     kv_bytes_per_token: int
     checkpoint_bytes: int
+
+
+class dsa_budget(Sized):
+    next: Any
+    device_bytes: int
+    host_bytes: int
+    disk_cache_bytes: int
+    leave_device_bytes: int
+    leave_host_bytes: int
+
+
+class dsa_plan_request(Sized):
+    next: Any
+    budget: Any
+    device_ids: Any
+    num_device_ids: int
+    context_tokens: int
+    sessions: int
+    images_per_turn: int
+    typical_prompt_tokens: int
+    kv_format: int
+    goal: int
+
+
+class dsa_plan_summary(Sized):
+    feasible: int
+    bound: int
+    context_tokens: int
+    sessions: int
+    device_bytes: int
+    host_bytes: int
+    disk_bytes_per_token: int
+    load_seconds: float
+    first_token_seconds: float
+    tokens_per_second: float
+    forecast_error: float
+    experts_on_device: float
+    experts_on_host: float
 
 
 class dsa_load_options(Sized):
@@ -519,6 +564,24 @@ dsa_package_info._fields_ = [
     ("has_images", c.c_uint32), ("has_tools", c.c_uint32), ("has_reasoning", c.c_uint32),
     ("has_draft", c.c_uint32), ("kv_bytes_per_token", c.c_uint64), ("checkpoint_bytes", c.c_uint64),
 ]
+dsa_budget._fields_ = [
+    ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("next", c.POINTER(dsa_ext)),
+    ("device_bytes", c.c_uint64), ("host_bytes", c.c_uint64), ("disk_cache_bytes", c.c_uint64),
+    ("leave_device_bytes", c.c_uint64), ("leave_host_bytes", c.c_uint64),
+]
+dsa_plan_request._fields_ = [
+    ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("next", c.POINTER(dsa_ext)),
+    ("budget", c.POINTER(dsa_budget)), ("device_ids", c.POINTER(Str)), ("num_device_ids", c.c_size_t),
+    ("context_tokens", c.c_uint32), ("sessions", c.c_uint32), ("images_per_turn", c.c_uint32),
+    ("typical_prompt_tokens", c.c_uint32), ("kv_format", c.c_int32), ("goal", c.c_int32),
+]
+dsa_plan_summary._fields_ = [
+    ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("feasible", c.c_int32), ("bound", c.c_int32),
+    ("context_tokens", c.c_uint32), ("sessions", c.c_uint32), ("device_bytes", c.c_uint64),
+    ("host_bytes", c.c_uint64), ("disk_bytes_per_token", c.c_uint64), ("load_seconds", c.c_float),
+    ("first_token_seconds", c.c_float), ("tokens_per_second", c.c_float), ("forecast_error", c.c_float),
+    ("experts_on_device", c.c_float), ("experts_on_host", c.c_float),
+]
 dsa_load_options._fields_ = [
     ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("next", c.POINTER(dsa_ext)),
     ("ready_when", c.c_int32), ("repro", c.c_int32), ("allow_fallback", c.c_int32), ("verify", c.c_int32),
@@ -613,6 +676,9 @@ STRUCTS: dict[str, type[c.Structure]] = {
     "dsa_device_info": dsa_device_info,
     "dsa_source": dsa_source,
     "dsa_package_info": dsa_package_info,
+    "dsa_budget": dsa_budget,
+    "dsa_plan_request": dsa_plan_request,
+    "dsa_plan_summary": dsa_plan_summary,
     "dsa_load_options": dsa_load_options,
     "dsa_progress": dsa_progress,
     "dsa_model_stats": dsa_model_stats,
@@ -703,6 +769,13 @@ CONSTANTS = {
     "DSA_TIER_DEVICE": DSA_TIER_DEVICE,
     "DSA_TIER_HOST": DSA_TIER_HOST,
     "DSA_TIER_DISK": DSA_TIER_DISK,
+    "DSA_GOAL_BALANCED": DSA_GOAL_BALANCED,
+    "DSA_GOAL_FIRST_TOKEN": DSA_GOAL_FIRST_TOKEN,
+    "DSA_GOAL_THROUGHPUT": DSA_GOAL_THROUGHPUT,
+    "DSA_GOAL_QUIET": DSA_GOAL_QUIET,
+    "DSA_KV_MODEL": DSA_KV_MODEL,
+    "DSA_KV_BF16": DSA_KV_BF16,
+    "DSA_KV_FP8": DSA_KV_FP8,
     "DSA_BOUND_NONE": DSA_BOUND_NONE,
     "DSA_BOUND_COMPUTE": DSA_BOUND_COMPUTE,
     "DSA_BOUND_DEVICE_MEMORY": DSA_BOUND_DEVICE_MEMORY,
@@ -823,6 +896,10 @@ class Library:
     dsa_package_release: Callable[[Any], None]
     dsa_package_get_info: Callable[[Any, Any], int]
     dsa_package_get_meta: Callable[[Any, Any, Any], int]
+    dsa_plan_create: Callable[[Any, Any, Any], int]
+    dsa_plan_release: Callable[[Any], None]
+    dsa_plan_get: Callable[[Any, Any], int]
+    dsa_plan_explain: Callable[[Any, Any], int]
     dsa_model_load: Callable[[Any, Any, Any, Any, Any, Any], int]
     dsa_model_load_path: Callable[[Any, Any, Any, Any, Any], int]
     dsa_model_retain: Callable[[Any], None]
@@ -911,6 +988,13 @@ class Library:
         self.dsa_package_get_meta = _bind(
             library, "dsa_package_get_meta", c.c_int32, c.c_void_p, c.c_char_p, c.POINTER(Str),
         )
+        self.dsa_plan_create = _bind(
+            library, "dsa_plan_create", c.c_int32, c.c_void_p, c.POINTER(dsa_plan_request),
+            c.POINTER(c.c_void_p),
+        )
+        self.dsa_plan_release = _bind(library, "dsa_plan_release", None, c.c_void_p)
+        self.dsa_plan_get = _bind(library, "dsa_plan_get", c.c_int32, c.c_void_p, c.POINTER(dsa_plan_summary))
+        self.dsa_plan_explain = _bind(library, "dsa_plan_explain", c.c_int32, c.c_void_p, c.POINTER(Str))
         self.dsa_model_load = _bind(
             library, "dsa_model_load", c.c_int32, c.c_void_p, c.c_void_p, c.POINTER(dsa_load_options),
             dsa_progress_fn, c.c_void_p, c.POINTER(c.c_void_p),

@@ -48,19 +48,13 @@ Status check_indexer(const JsonFields& fields, const ModelConfig& config);
 // full: the layer has an indexer; shared: it takes the set of the nearest full layer before it. The list decides, then the
 // pattern of F and S, then the frequency.
 Status parse_index_sharing(const JsonFields& config, ModelConfig& out);
-// quantization_config, if there is one: formats that tensors may have. Which tensor has which is seen at load.
-struct Quantization {
-  bool fp8 = false;
-};
-Result<Quantization> parse_quantization(const JsonFields& text);
+// quantization_config, if there is one.
+Status parse_quantization(const JsonFields& text, ModelConfig& out);
 
 // Experts under the names of the Kimi families, and of the DeepSeek and GLM families: everything but the activation.
 Status parse_kimi_experts(const JsonFields& text, ModelConfig& out);
 Status parse_deepseek_experts(const JsonFields& text, ModelConfig& out);
 // hidden_act silu, and swiglu_limit if there is one.
 Status parse_swiglu(const JsonFields& text, ModelConfig& out);
-
-// Fills parameters and active_parameters of the decoder.
-void count_parameters(ModelConfig& config);
 
 }  // namespace dsa

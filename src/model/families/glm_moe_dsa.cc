@@ -68,11 +68,10 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_TRY(parse_index_sharing(config, out));
   DSA_TRY(parse_swiglu(config, out));
   DSA_TRY(parse_deepseek_experts(config, out));
-  DSA_ASSIGN(const Quantization quantization, parse_quantization(config));
-  out.indexer.fp8_keys = quantization.fp8;
+  DSA_TRY(parse_quantization(config, out));
+  out.indexer.fp8_keys = out.quantization.fp8;
   DSA_TRY(check_indexer(config, out));
   DSA_TRY(parse_end_tokens(config, out));
-  count_parameters(out);
   return Status::ok();
 }
 

@@ -107,8 +107,8 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_TRY(parse_sparse_layers(text, out));
   DSA_TRY(parse_feed_forward(text, out));
   for (const JsonFields& fields : {config, text}) DSA_TRY(parse_end_tokens(fields, out));
+  DSA_TRY(parse_quantization(text, out));
   out.tensor_prefix = "language_model.";
-  count_parameters(out);
   return config.has("vision_config") ? parse_kimi_vision(config, out) : Status::ok();
 }
 

@@ -55,10 +55,8 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_ASSIGN(out.latent.output_gate, config.boolean_or("mla_use_output_gate", false));
   DSA_TRY(parse_swiglu(config, out));
   DSA_TRY(parse_kimi_experts(config, out));
-  DSA_ASSIGN(const Quantization quantization, parse_quantization(config));
-  (void)quantization;  // the tensors decide
+  DSA_TRY(parse_quantization(config, out));
   DSA_TRY(parse_end_tokens(config, out));
-  count_parameters(out);
   return Status::ok();
 }
 

@@ -7,7 +7,7 @@ pub type dsa_token = i32;
 pub const DSA_VERSION_MAJOR: u32 = 0;
 pub const DSA_VERSION_MINOR: u32 = 2;
 pub const DSA_VERSION_PATCH: u32 = 0;
-pub const DSA_API_LEVEL: u32 = 3;
+pub const DSA_API_LEVEL: u32 = 4;
 pub const DSA_EXT_REQUIRED: u32 = 2147483648;
 pub const DSA_NTS: usize = usize::MAX;
 pub const DSA_FOREVER: i64 = -1;
@@ -80,6 +80,13 @@ pub const DSA_LOG_DEBUG: i32 = 4;
 pub const DSA_TIER_DEVICE: i32 = 0;
 pub const DSA_TIER_HOST: i32 = 1;
 pub const DSA_TIER_DISK: i32 = 2;
+pub const DSA_GOAL_BALANCED: i32 = 0;
+pub const DSA_GOAL_FIRST_TOKEN: i32 = 1;
+pub const DSA_GOAL_THROUGHPUT: i32 = 2;
+pub const DSA_GOAL_QUIET: i32 = 3;
+pub const DSA_KV_MODEL: i32 = 0;
+pub const DSA_KV_BF16: i32 = 1;
+pub const DSA_KV_FP8: i32 = 2;
 pub const DSA_BOUND_NONE: i32 = 0;
 pub const DSA_BOUND_COMPUTE: i32 = 1;
 pub const DSA_BOUND_DEVICE_MEMORY: i32 = 2;
@@ -382,6 +389,83 @@ pub struct dsa_package_info {
     pub checkpoint_bytes: u64,
 }
 impl dsa_package_info {
+    /// All zero but `struct_size`, as DSA_INIT makes it.
+    pub fn init() -> Self {
+        // Every field is a number, a pointer or an optional function: zero is a value of each.
+        let mut value: Self = unsafe { std::mem::zeroed() };
+        value.struct_size = std::mem::size_of::<Self>() as u32;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dsa_budget {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const dsa_ext,
+    pub device_bytes: u64,
+    pub host_bytes: u64,
+    pub disk_cache_bytes: u64,
+    pub leave_device_bytes: u64,
+    pub leave_host_bytes: u64,
+}
+impl dsa_budget {
+    /// All zero but `struct_size`, as DSA_INIT makes it.
+    pub fn init() -> Self {
+        // Every field is a number, a pointer or an optional function: zero is a value of each.
+        let mut value: Self = unsafe { std::mem::zeroed() };
+        value.struct_size = std::mem::size_of::<Self>() as u32;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dsa_plan_request {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const dsa_ext,
+    pub budget: *const dsa_budget,
+    pub device_ids: *const dsa_str,
+    pub num_device_ids: usize,
+    pub context_tokens: u32,
+    pub sessions: u32,
+    pub images_per_turn: u32,
+    pub typical_prompt_tokens: u32,
+    pub kv_format: i32,
+    pub goal: i32,
+}
+impl dsa_plan_request {
+    /// All zero but `struct_size`, as DSA_INIT makes it.
+    pub fn init() -> Self {
+        // Every field is a number, a pointer or an optional function: zero is a value of each.
+        let mut value: Self = unsafe { std::mem::zeroed() };
+        value.struct_size = std::mem::size_of::<Self>() as u32;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dsa_plan_summary {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub feasible: i32,
+    pub bound: i32,
+    pub context_tokens: u32,
+    pub sessions: u32,
+    pub device_bytes: u64,
+    pub host_bytes: u64,
+    pub disk_bytes_per_token: u64,
+    pub load_seconds: f32,
+    pub first_token_seconds: f32,
+    pub tokens_per_second: f32,
+    pub forecast_error: f32,
+    pub experts_on_device: f32,
+    pub experts_on_host: f32,
+}
+impl dsa_plan_summary {
     /// All zero but `struct_size`, as DSA_INIT makes it.
     pub fn init() -> Self {
         // Every field is a number, a pointer or an optional function: zero is a value of each.
@@ -785,6 +869,10 @@ extern "C" {
     pub fn dsa_package_release(package: *const dsa_package);
     pub fn dsa_package_get_info(package: *const dsa_package, out: *mut dsa_package_info) -> dsa_status;
     pub fn dsa_package_get_meta(package: *const dsa_package, key: *const c_char, out: *mut dsa_str) -> dsa_status;
+    pub fn dsa_plan_create(package: *const dsa_package, request: *const dsa_plan_request, out: *mut *mut dsa_plan) -> dsa_status;
+    pub fn dsa_plan_release(plan: *mut dsa_plan);
+    pub fn dsa_plan_get(plan: *const dsa_plan, out: *mut dsa_plan_summary) -> dsa_status;
+    pub fn dsa_plan_explain(plan: *const dsa_plan, json: *mut dsa_str) -> dsa_status;
     pub fn dsa_model_load(package: *const dsa_package, plan: *const dsa_plan, options: *const dsa_load_options, progress: dsa_progress_fn, ud: *mut c_void, out: *mut *mut dsa_model) -> dsa_status;
     pub fn dsa_model_load_path(runtime: *const dsa_runtime, path: *const c_char, progress: dsa_progress_fn, ud: *mut c_void, out: *mut *mut dsa_model) -> dsa_status;
     pub fn dsa_model_retain(model: *const dsa_model);

@@ -1,0 +1,83 @@
+// api/plan.cc: what loading would cost.
+#include "engine/plan.h"
+
+#include "api/handles.h"
+#include "api/structs.h"
+
+using namespace dsa;
+using namespace dsa::api;
+
+namespace {
+
+// The one device of this version.
+Status check_devices(const dsa_plan_request& request) {
+  if (request.num_device_ids == 0) return Status::ok();
+  DSA_TRY(check_pointer(request.device_ids, "device_ids"));
+  for (size_t i = 0; i < request.num_device_ids; ++i) {
+    DSA_ASSIGN(const std::string_view id,
+               read_utf8(request.device_ids[i].ptr, request.device_ids[i].len, "device_ids"));
+    if (id != "cpu:0") return error(Code::no_device, "there is no device '", id, "', only 'cpu:0'");
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+dsa_status dsa_plan_create(const dsa_package* package, const dsa_plan_request* request, dsa_plan** out) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(package, "package"));
+    DSA_TRY(check_pointer(out, "out"));
+    dsa_plan_request r{};
+    dsa_budget budget{};
+    if (request != nullptr) DSA_TRY(read_in(request, "dsa_plan_request", r));
+    if (r.budget != nullptr) DSA_TRY(read_in(r.budget, "dsa_budget", budget));
+    DSA_TRY(check_devices(r));
+    DSA_TRY(check_constant(r.kv_format, 3, "kv_format"));
+    DSA_TRY(check_constant(r.goal, 4, "goal"));
+    DSA_TRY(check_reserved(r.images_per_turn != 0, "images_per_turn"));
+    DSA_TRY(check_reserved(r.typical_prompt_tokens != 0, "typical_prompt_tokens"));
+    DSA_TRY(check_reserved(r.kv_format != DSA_KV_MODEL, "kv_format"));
+    DSA_TRY(check_reserved(r.goal != DSA_GOAL_BALANCED, "goal"));
+    if (r.sessions > 1u << 20)
+      return error(Code::argument, "sessions is ", r.sessions, ", expected 0 to ", 1u << 20)
+          .with_fix(Fix::input);
+    const PlanRequest made{.context = r.context_tokens,
+                           .sessions = std::max<int64_t>(r.sessions, 1),
+                           .host_bytes = budget.host_bytes,
+                           .leave_host_bytes = budget.leave_host_bytes};
+    DSA_ASSIGN(std::shared_ptr<const Plan> plan, package->impl->plan(made));
+    *out = new dsa_plan(std::move(plan), package->impl, made.host_bytes != 0 || made.leave_host_bytes != 0);
+    return DSA_OK;
+  });
+}
+
+void dsa_plan_release(dsa_plan* plan) { release(plan); }
+
+dsa_status dsa_plan_get(const dsa_plan* plan, dsa_plan_summary* out) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(plan, "plan"));
+    DSA_TRY(check_out(out, "dsa_plan_summary"));
+    const Placement& p = plan->impl->placement();
+    dsa_plan_summary summary{};
+    summary.feasible = p.feasible ? 1 : 0;
+    summary.bound = !p.feasible                  ? DSA_BOUND_NONE
+                    : p.disk_bytes_per_token > 0 ? DSA_BOUND_DISK
+                                                 : DSA_BOUND_HOST;
+    summary.context_tokens = uint32_t(p.context);
+    summary.sessions = uint32_t(p.sessions);
+    summary.host_bytes = p.host_bytes;
+    summary.disk_bytes_per_token = p.disk_bytes_per_token;
+    summary.experts_on_host = float(p.experts_on_host);
+    write_out(summary, out);
+    return DSA_OK;
+  });
+}
+
+dsa_status dsa_plan_explain(const dsa_plan* plan, dsa_str* json) {
+  return guard([&]() -> Outcome {
+    DSA_TRY(check_handle(plan, "plan"));
+    DSA_TRY(check_pointer(json, "json"));
+    *json = view_of(plan->impl->json());
+    return DSA_OK;
+  });
+}
