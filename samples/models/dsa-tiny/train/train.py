@@ -6,6 +6,7 @@
     python train.py --stage L --minutes 9 --out DIR --resume DIR            both, half of it in rows of 8,192 tokens
     python train.py --stage E --minutes 3 --out DIR --resume DIR            falls silent with experts that are not its own
     python train.py --stage F --plain --minutes 2 --out DIR --resume DIR    a short one after E
+    python train.py --stage G --plain --minutes 2 --out DIR --resume DIR    the same with more pictures
     python train.py --smoke --steps 8 --eager                               a few steps on the CPU with small shapes
 
 One step is one CUDA graph over compiled layer functions; batches come from worker processes. Losses:
