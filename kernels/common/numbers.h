@@ -70,14 +70,6 @@ DSA_HD inline float e2m1_to_f32(uint8_t code) {
   return code & 8 ? -magnitude : magnitude;
 }
 
-// Round to nearest, ties to even; beyond 6 saturates. A value that rounds to zero loses its sign.
-DSA_HD inline uint8_t f32_to_e2m1(float value) {
-  const float m = bits_to_f32(f32_to_bits(value) & 0x7fffffffu);
-  const int code =
-      (m > 0.25f) + (m >= 0.75f) + (m > 1.25f) + (m >= 1.75f) + (m > 2.5f) + (m >= 3.5f) + (m > 5.f);
-  return uint8_t(code | (code != 0 && value < 0 ? 8 : 0));
-}
-
 constexpr int kFp8Block = 128;   // rows and columns of a tile of an FP8 matrix that share one f32 scale
 constexpr int kMxfp4Block = 32;  // values that share one scale
 
