@@ -34,7 +34,7 @@ struct ConvertOptions {
   int threads = 0;                           // 0: all cores
   uint64_t mark_bytes = uint64_t(64) << 20;  // read between two marks in the journal: what a kill may cost
   // Called behind each tensor that was rounded now; a failure stops the conversion.
-  std::function<Status(const ConvertedTensor&)> on_tensor;
+  std::function<Status(const ConvertedTensor&)> on_tensor = {};
 };
 
 struct Conversion {

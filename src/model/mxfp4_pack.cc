@@ -15,14 +15,6 @@ int power_above(float value) {
   return int(bits >> 23) - 127 + ((bits & 0x7fffffu) != 0);
 }
 
-// E2M1, ties to even; beyond 6 saturates. A value that rounds to zero loses its sign.
-int to_e2m1(float value) {
-  const float m = std::abs(value);
-  const int code =
-      (m > 0.25f) + (m >= 0.75f) + (m > 1.25f) + (m >= 1.75f) + (m > 2.5f) + (m >= 3.5f) + (m > 5.f);
-  return code | ((code != 0) & (value < 0) ? 8 : 0);
-}
-
 float power_of_two(int e) { return bits_to_f32(uint32_t(e + 127) << 23); }
 
 }  // namespace
@@ -46,29 +38,36 @@ uint8_t pack_mxfp4(const float* w, uint8_t* packed, RoundingErrors& errors) {
   const int e = std::clamp(power_above(largest / 7), kScaleMin, kScaleMax);
   const float scale = power_of_two(e), inverse = power_of_two(-e);
 
-  int codes[kMxfp4Block], saturated = 0;
-  float difference[kMxfp4Block];
+  float x[kMxfp4Block], rounded[kMxfp4Block];
   for (int i = 0; i < kMxfp4Block; ++i) {
-    const float x = w[i] * inverse;
-    codes[i] = to_e2m1(x);
-    saturated += std::abs(x) > 6.f;
-    const float code = float(codes[i] & 7);
-    const float level = 0.5f * code + 0.5f * std::max(code - 4, 0.f) + std::max(code - 6, 0.f);
-    difference[i] = std::abs(std::abs(w[i]) - level * scale);
+    x[i] = std::abs(w[i] * inverse);
+    const float m = std::min(x[i], 6.f);
+    // Added to m, it leaves steps of 0.5 below 2, of 1 below 4, of 2 above.
+    const float shift = m < 2 ? 0x1p22f : m < 4 ? 0x1p23f : 0x1p24f;
+    rounded[i] = (m + shift) - shift;
+  }
+  uint8_t codes[kMxfp4Block];
+  int saturated = 0;
+  for (int i = 0; i < kMxfp4Block; ++i) {
+    const float r = rounded[i];  // 0, 0.5, 1, 1.5, 2, 3, 4, 6
+    const int code = int(std::min(std::min(2 * r, r + 2), 0.5f * r + 4));
+    const int sign = code > 0 ? int(f32_to_bits(w[i]) >> 28 & 8) : 0;  // what rounds to zero has none
+    codes[i] = uint8_t(code | sign);
+    saturated += x[i] > 6.f ? 1 : 0;
   }
   // Squares in units of the scale: those of small weights are no f32.
   float squares[kLanes] = {}, error_squares[kLanes] = {};
   for (int i = 0; i < kMxfp4Block; ++i) {
-    const float x = w[i] * inverse, d = difference[i] * inverse;
-    squares[i % kLanes] += x * x;
+    const float d = std::abs(x[i] - rounded[i]);
+    squares[i % kLanes] += x[i] * x[i];
     error_squares[i % kLanes] += d * d;
-    error_lanes[i % kLanes] = std::max(error_lanes[i % kLanes], difference[i]);
+    error_lanes[i % kLanes] = std::max(error_lanes[i % kLanes], d);
   }
   double sum = 0, error_sum = 0;
   for (int i = 0; i < kLanes; ++i) {
     sum += double(squares[i]);
     error_sum += double(error_squares[i]);
-    errors.error_max = std::max(errors.error_max, error_lanes[i]);
+    errors.error_max = std::max(errors.error_max, error_lanes[i] * scale);
   }
   for (int i = 0; i < kMxfp4Block / 2; ++i) packed[i] = uint8_t(codes[2 * i] | codes[2 * i + 1] << 4);
   errors.values += kMxfp4Block;

@@ -6,6 +6,7 @@
 
 #include "golden/fixture.h"
 #include "support/temp_folder.h"
+#include "support/tensor_file.h"
 #include "support/values.h"
 
 namespace dsa::test {
@@ -13,28 +14,6 @@ namespace {
 
 const std::string kFixture = DSA_SOURCE_DIR "/tests/golden/glm_moe_dsa";
 const std::string kModel = kFixture + "/model";
-
-// A safetensors file, tensor by tensor.
-class TensorFile {
- public:
-  void add(const std::string& name, const std::string& dtype, const std::vector<int64_t>& shape,
-           const void* data, size_t bytes) {
-    header_[name] = {
-        {"dtype", dtype}, {"shape", shape}, {"data_offsets", {data_.size(), data_.size() + bytes}}};
-    data_.append(static_cast<const char*>(data), bytes);
-  }
-  void write(const TempFolder& folder) const {
-    std::string text = header_.dump();
-    text.resize((text.size() + 7) / 8 * 8, ' ');
-    const uint64_t length = text.size();
-    folder.write("model.safetensors",
-                 std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + data_);
-  }
-
- private:
-  Json header_ = Json::object();
-  std::string data_;
-};
 
 // Matrices that published FP8 checkpoints hold in FP8.
 bool is_fp8_name(const std::string& name) {
