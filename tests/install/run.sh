@@ -31,7 +31,7 @@ check() {
 answers() { "$@" "$model" "$kQuestion" | tee /dev/stderr | grep -q Paris; }
 
 install_tree() {
-  cmake --build "$build" --target dsa_sdk dsa_inspect && cmake --install "$build" --prefix "$work/first" --strip &&
+  cmake --build "$build" --target dsa_sdk dsa_inspect dsa_convert && cmake --install "$build" --prefix "$work/first" --strip &&
     mv "$work/first" "$work/moved"
 }
 check "install, and move the tree" install_tree
@@ -43,6 +43,8 @@ check "no path of this machine in it" bash -c "! grep -rlF -e '$root' -e '$work'
 for name in dsa_sdk highway nlohmann-json pcre2 sentencepiece stb webp xxhash libstdc++; do
   check "licence of $name" test -s "$prefix/share/licenses/dsa_sdk/$name.txt"
 done
+
+check "dsa_convert converts" "$prefix/bin/dsa_convert" "$root/tests/golden/glm_moe_dsa/model" "$work/converted" --quiet
 
 consumer() {
   cmake -S "$root/tests/install/consumer" -B "$work/consumer" -DSAMPLE="$root/samples/chat.c" \

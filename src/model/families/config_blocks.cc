@@ -49,10 +49,10 @@ Status parse_groups(const JsonFields& text, const char* groups_key, ModelConfig&
 
 }  // namespace
 
-Status refuse_unknown_keys(const JsonFields& fields, std::initializer_list<const char*> known) {
+Status refuse_unknown_keys(const JsonFields& fields, Keys known, Keys also) {
   for (const auto& [key, value] : fields.json().items()) {
     const auto is_key = [&key = key](std::string_view name) { return name == key; };
-    if (std::any_of(known.begin(), known.end(), is_key) ||
+    if (std::any_of(known.begin(), known.end(), is_key) || std::any_of(also.begin(), also.end(), is_key) ||
         std::any_of(std::begin(kInertKeys), std::end(kInertKeys), is_key) || says_off(value))
       continue;
     return error(Code::unsupported, fields.where(), ": key ", in_quotes(key),
@@ -380,6 +380,67 @@ Status parse_swiglu(const JsonFields& text, ModelConfig& out) {
   DSA_ASSIGN(const double limit, number_within(text, "swiglu_limit", 0, 1e6, 0));
   out.mlp.activation = {.kind = ActivationKind::swiglu, .limit = float(limit)};
   return Status::ok();
+}
+
+Status parse_sparse_decoder(const JsonFields& config, Keys own, bool index_pairs, ModelConfig& out) {
+  DSA_TRY(refuse_unknown_keys(config,
+                              {"attention_bias",
+                               "first_k_dense_replace",
+                               "head_dim",
+                               "hidden_act",
+                               "hidden_size",
+                               "index_head_dim",
+                               "index_n_heads",
+                               "index_topk",
+                               "indexer_rope_interleave",
+                               "intermediate_size",
+                               "kv_lora_rank",
+                               "max_position_embeddings",
+                               "moe_intermediate_size",
+                               "moe_layer_freq",
+                               "n_group",
+                               "n_routed_experts",
+                               "n_shared_experts",
+                               "norm_topk_prob",
+                               "num_attention_heads",
+                               "num_experts_per_tok",
+                               "num_hidden_layers",
+                               "num_key_value_heads",
+                               "num_nextn_predict_layers",
+                               "q_lora_rank",
+                               "qk_head_dim",
+                               "qk_nope_head_dim",
+                               "qk_rope_head_dim",
+                               "quantization_config",
+                               "rms_norm_eps",
+                               "rope_interleave",
+                               "rope_parameters",
+                               "rope_scaling",
+                               "rope_theta",
+                               "routed_scaling_factor",
+                               "scoring_func",
+                               "tie_word_embeddings",
+                               "topk_group",
+                               "topk_method",
+                               "v_head_dim",
+                               "vocab_size"},
+                              own));
+  out.residual = ResidualKind::plain;
+  DSA_TRY(parse_decoder(config, "max_position_embeddings", out));
+  for (LayerConfig& layer : out.layers) layer.attention = AttentionKind::latent;
+  DSA_TRY(parse_latent_attention(config, 2, false, out));  // head_dim says something else from file to file
+  DSA_TRY(parse_rope(config, "qk_rope_head_dim", out.latent.rope_dim, out.rope, out.latent.scale));
+  DSA_TRY(expect_boolean(config, "rope_interleave", true, true));
+  out.latent.rope = RopeKind::pairs;
+  DSA_TRY(parse_indexer(config, out));
+  DSA_ASSIGN(const bool pairs, config.boolean_or("indexer_rope_interleave", index_pairs));
+  out.indexer.rope = pairs ? RopeKind::pairs : RopeKind::halves;
+  DSA_TRY(parse_swiglu(config, out));
+  DSA_TRY(parse_deepseek_experts(config, out));
+  DSA_TRY(parse_quantization(config, out));
+  out.indexer.fp8_keys = out.quantization.fp8;
+  DSA_TRY(check_indexer(config, out));
+  return parse_end_tokens(config, out);
 }
 
 }  // namespace dsa

@@ -16,9 +16,11 @@ constexpr float kLatentNormEps =
     1e-6f;  // the vendors' modelling code builds these norms without an eps argument
 constexpr float kIndexKeyNormEps = 1e-6f;  // DeepSeek-V3.2's definition of the indexer
 
-// A key that is neither in `known` nor without effect on what is computed is refused, unless its value says "off": null,
-// false, 0, or empty.
-Status refuse_unknown_keys(const JsonFields& fields, std::initializer_list<const char*> known);
+using Keys = std::initializer_list<const char*>;
+
+// A key that is neither in `known` or `also` nor without effect on what is computed is refused, unless its value says
+// "off": null, false, 0, or empty.
+Status refuse_unknown_keys(const JsonFields& fields, Keys known, Keys also = {});
 // The key must be absent or have this value.
 Status expect_string(const JsonFields& fields, const char* key, const std::string& expected);
 Status expect_boolean(const JsonFields& fields, const char* key, bool otherwise, bool expected);
@@ -56,5 +58,9 @@ Status parse_kimi_experts(const JsonFields& text, ModelConfig& out);
 Status parse_deepseek_experts(const JsonFields& text, ModelConfig& out);
 // hidden_act silu, and swiglu_limit if there is one.
 Status parse_swiglu(const JsonFields& text, ModelConfig& out);
+
+// A decoder of DeepSeek-V3.2's layers, which GLM-5 has too, but for which of them has an indexer. `own` are the keys of the
+// family alone; index_pairs: the layout of the indexer's rotary lanes where the config does not say.
+Status parse_sparse_decoder(const JsonFields& config, Keys own, bool index_pairs, ModelConfig& out);
 
 }  // namespace dsa

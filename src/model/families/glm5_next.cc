@@ -156,7 +156,7 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
   for (size_t l = 0; l < c.layers.size(); ++l) {
     const std::string name = concat(prefix, "layers.", l, ".");
     LayerWeights& w = out.layers[l];
-    DSA_TRY(load_layer(loader, name, c, c.layers[l], "mlp.", kProjExperts, w));
+    DSA_TRY(load_layer(loader, name, c, c.layers[l], kProjExperts, w));
     DSA_TRY(load_hyper(loader, name + "hc_attn", c, w.attn_hyper));
     DSA_TRY(load_hyper(loader, name + "hc_ffn", c, w.mlp_hyper));
     if (w.indexer != IndexerKind::full) continue;
@@ -171,7 +171,8 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
 
 const Family& glm5_next_family() {
   static const Family& family = *new Family{
-      "glm5_next", {"Glm5NextForConditionalGeneration"}, parse, parse_glm_preprocessor, load, true};
+      "glm5_next", {"Glm5NextForConditionalGeneration"}, parse, parse_glm_preprocessor, load, &kProjExperts,
+      true};
   return family;
 }
 

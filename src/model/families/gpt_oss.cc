@@ -153,7 +153,8 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
 }  // namespace
 
 const Family& gpt_oss_family() {
-  static const Family& family = *new Family{"gpt_oss", {"GptOssForCausalLM"}, parse, nullptr, load};
+  static const Family& family =
+      *new Family{"gpt_oss", {"GptOssForCausalLM"}, parse, nullptr, load, &kStackedExperts};
   return family;
 }
 

@@ -61,18 +61,14 @@ Status parse(const JsonFields& config, ModelConfig& out) {
 }
 
 Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
-  DSA_TRY(load_ends(loader, c, out));
-  out.layers.resize(c.layers.size());
-  for (size_t l = 0; l < c.layers.size(); ++l)
-    DSA_TRY(load_layer(loader, concat("model.layers.", l, "."), c, c.layers[l], "block_sparse_moe.",
-                       kKimiExperts, out.layers[l]));
-  return Status::ok();
+  return load_plain_decoder(loader, c, kKimiExperts, out);
 }
 
 }  // namespace
 
 const Family& kimi_linear_family() {
-  static const Family& family = *new Family{"kimi_linear", {"KimiLinearForCausalLM"}, parse, nullptr, load};
+  static const Family& family =
+      *new Family{"kimi_linear", {"KimiLinearForCausalLM"}, parse, nullptr, load, &kKimiExperts};
   return family;
 }
 

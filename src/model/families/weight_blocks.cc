@@ -128,7 +128,7 @@ Status load_moe(WeightLoader& loader, const std::string& name, const ModelConfig
 }
 
 Status load_layer(WeightLoader& loader, const std::string& name, const ModelConfig& c,
-                  const LayerConfig& layer, const char* moe, const ExpertNames& names, LayerWeights& out) {
+                  const LayerConfig& layer, const ExpertNames& names, LayerWeights& out) {
   out.attention = layer.attention;
   out.indexer = layer.indexer;
   out.is_moe = layer.moe;
@@ -138,8 +138,17 @@ Status load_layer(WeightLoader& loader, const std::string& name, const ModelConf
     DSA_TRY(load_kda(loader, name + "self_attn.", c, out.kda));
   else
     DSA_TRY(load_latent_attention(loader, name + "self_attn.", c, layer.indexer, out.latent));
-  return layer.moe ? load_moe(loader, name + moe, c, names, out.moe)
+  return layer.moe ? load_moe(loader, name + names.block, c, names, out.moe)
                    : load_mlp(loader, name + "mlp.", c.hidden, c.mlp.dim, out.mlp);
+}
+
+Status load_plain_decoder(WeightLoader& loader, const ModelConfig& c, const ExpertNames& names,
+                          DecoderWeights& out) {
+  DSA_TRY(load_ends(loader, c, out));
+  out.layers.resize(c.layers.size());
+  for (size_t l = 0; l < c.layers.size(); ++l)
+    DSA_TRY(load_layer(loader, concat("model.layers.", l, "."), c, c.layers[l], names, out.layers[l]));
+  return Status::ok();
 }
 
 }  // namespace dsa
