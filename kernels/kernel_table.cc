@@ -61,6 +61,7 @@ std::vector<KernelVariant> find_variants() {
   if (cpu_has_avx512()) variants.push_back({"avx512", with_avx512(variants.back().table)});
   if (cpu_has_avx512vnni()) {
     KernelTable table = variants.back().table;
+    table.linear = avx512vnni::linear;
     table.mxfp4_linear = avx512vnni::mxfp4_linear;
     variants.push_back({"avx512vnni", table});
   }

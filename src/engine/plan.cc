@@ -108,7 +108,7 @@ Json tensors_json(const WeightSurvey& weights) {
 // What happens to the values of each kind of tensor, and of what a session keeps.
 Json precision_json(const ModelConfig& c, const WeightSurvey& weights) {
   std::map<std::tuple<WeightPart, std::string, std::string, std::string>, uint64_t> rows;
-  const Mxfp4Route route = ModelOptions().mxfp4_route;
+  const Route route = ModelOptions().route;
   for (const auto& [key, p] : weights.patterns()) {
     const char* format = format_name(p.use, key.second);
     if (!accepts(p.use, key.second)) {
@@ -116,7 +116,7 @@ Json precision_json(const ModelConfig& c, const WeightSurvey& weights) {
       continue;
     }
     if (p.use == TensorUse::mxfp4_scales || p.use == TensorUse::tile_scales) continue;
-    const PrecisionPath path = precision_of(p.use, key.second, route);
+    const PrecisionPath path = precision_of(p.part, p.use, key.second, route);
     rows[{p.part, format, path.precision == Precision::exact ? "exact" : "rounded", path.how}] += p.expected;
   }
   Json list = Json::array();

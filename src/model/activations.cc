@@ -76,8 +76,10 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences) : expe
   if (c.moe.biased) expert_gate_up = floats({pairs_max, 2 * int64_t(c.moe.expert_dim)});
   mlp_gate = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
   mlp_up = floats({n, std::max(c.mlp.dim, c.moe.shared_dim)});
-  mxfp4_workspace =
-      allocate(mxfp4_linear_workspace_bytes(pairs_max, std::max(c.expert_width(), c.moe.expert_dim)));
+  size_t bytes = mxfp4_linear_workspace_bytes(pairs_max, std::max(c.expert_width(), c.moe.expert_dim));
+  for (const Tensor* input : {&h, &kda_o, &f_rank, &kda_gate_rank, &q_rank, &o, &gqa_o, &latent, &mlp_gate})
+    if (!input->is_null()) bytes = std::max(bytes, linear_workspace_bytes(n, input->count() / n));
+  workspace = {allocate(bytes), bytes};
   mxfp4_groups.reserve(2 * size_t(c.moe.experts));
   linear_groups.reserve(2 * size_t(c.moe.experts));
   conv_sequences.resize(size_t(sequences));

@@ -69,7 +69,7 @@ struct Activations {
   Tensor expert_gate, expert_up;                 // [tokens * experts per token, expert dim]
   Tensor expert_gate_up;                         // [tokens * experts per token, 2 * expert dim]  in turns
   Tensor mlp_gate, mlp_up;                       // [tokens, dense or shared dim]
-  void* mxfp4_workspace = nullptr;               // int8 activations of the fast route
+  Workspace workspace;                           // of linear and mxfp4_linear, largest inputs included
   std::vector<Mxfp4LinearGroup> mxfp4_groups;    // at most two a expert
   std::vector<ExpertLinearGroup> linear_groups;  // the same for experts that are not MXFP4
 

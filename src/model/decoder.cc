@@ -73,7 +73,7 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
             .with_fix(Fix::input);
   batch_.set(plan, config_->hidden);
   a.set_tokens(batch_.tokens);
-  Step s(backend_, pool, batch_, a);
+  Step s(backend_, pool, batch_, a, options_.route, a.workspace);
 
   ops::embedding(s, weights_->embedding, a.running);  // [tokens, hidden]
   ops::place_rows(s, a.running);                      // where features of pictures stand in for tokens

@@ -40,7 +40,7 @@ enum class Selection { learned, recent, random };
 struct ModelOptions {
   int max_step_tokens = 256;
   int max_step_sequences = 64;
-  Mxfp4Route mxfp4_route = Mxfp4Route::fast;
+  Route route = Route::fast;
   Selection selection = Selection::learned;
   int top_k = 0;           // 0: the model's own
   int rotate_experts = 0;  // experiments: expert e does the work of expert e + n

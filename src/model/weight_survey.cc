@@ -114,9 +114,22 @@ bool accepts(TensorUse use, DType dtype) {
   return false;
 }
 
-PrecisionPath precision_of(TensorUse use, DType dtype, Mxfp4Route route) {
+namespace {
+
+// Parts whose products keep to the exact route: scores that choose, sums of streams, pictures, and what is only read.
+bool always_exact(WeightPart part) {
+  return part == WeightPart::embedding || part == WeightPart::indexer || part == WeightPart::router ||
+         part == WeightPart::residual || part == WeightPart::vision;
+}
+
+}  // namespace
+
+PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route route) {
   switch (use) {
     case TensorUse::matrix:
+      if (dtype == DType::bf16 && route == Route::fast && !always_exact(part))
+        return {Precision::rounded,
+                "weights rounded to 12 bits in runs of 2,048 columns; activations to 15 bits in blocks of 512"};
       if (dtype != DType::f8_e4m3) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::exact, "codes multiplied as stored, sums in f32 times the scale of each tile"};
     case TensorUse::plain_matrix:
@@ -126,7 +139,7 @@ PrecisionPath precision_of(TensorUse use, DType dtype, Mxfp4Route route) {
     case TensorUse::tile_scales:
     case TensorUse::mxfp4_scales: return {Precision::exact, "used as stored"};
     case TensorUse::mxfp4_blocks:
-      if (route == Mxfp4Route::exact) return {Precision::exact, "multiplied as stored, sums in f32"};
+      if (route == Route::exact) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::rounded, "weights as stored; activations rounded to int8 in blocks of 32"};
     case TensorUse::stacked_experts: return {Precision::exact, "turned once at load, sums in f32"};
   }

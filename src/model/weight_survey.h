@@ -38,7 +38,6 @@ struct PrecisionPath {
   Precision precision;
   const char* how;
 };
-PrecisionPath precision_of(TensorUse use, DType dtype, Mxfp4Route route);
 
 // feed_forward: what every token passes: dense layers, shared experts, the way into and out of a latent space.
 // residual: norms of layers, mixes of attention residuals and hyper-connections.
@@ -55,6 +54,7 @@ enum class WeightPart {
 };
 constexpr size_t kWeightParts = 9;
 const char* part_name(WeightPart part);
+PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route route);
 
 // Tensors of one name, with * for the numbers of layers, blocks and experts, and of one format: that of the files, else
 // that which the config announces.

@@ -13,6 +13,8 @@ void embedding(Step& s, const Tensor& table, Tensor y);                         
 void rms_norm(Step& s, const Tensor& x, const Tensor& weight, float eps, Tensor y);  // [rows, dim]
 void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, Tensor y);
 void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y);  // [rows, out_dim]
+// The same on the exact route, whatever that of the step: for scores that choose experts or positions.
+void exact_linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y);
 // Per-head products; `weight`, bf16 or f32, is [heads, out_dim, in_dim], or [heads, in_dim, out_dim] if transposed.
 void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed,
                  Tensor y);  // [tokens, heads, out]
@@ -35,8 +37,7 @@ void expert_gather(Step& s, const Tensor& x, const Tensor& pairs, Tensor y);  //
 void expert_combine(Step& s, const Tensor& x, const Tensor& rows, const Tensor& expert_weights, Tensor y);
 void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, int num_groups,
                    DType weight_type, int out_dim);
-void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, Mxfp4Route route,
-                  int out_dim, void* workspace);
+void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, int out_dim);
 
 void short_conv(Step& s, const Tensor& x, const Tensor& weight, const ShortConvSequence* sequences, Tensor y);
 void kda_gate(Step& s, Tensor q, Tensor k, Tensor g, Tensor beta, const Tensor& a_log, const Tensor& dt_bias,

@@ -28,15 +28,25 @@ struct Batch {
   void set(const StepPlan& plan, int hidden);
 };
 
+// Room for the activations that products on the fast route round.
+struct Workspace {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
 class Step {
  public:
-  Step(Backend& backend, const PagePool& pool, const Batch& batch, Activations& activations)
+  Step(Backend& backend, const PagePool& pool, const Batch& batch, Activations& activations, Route route,
+       Workspace workspace)
       : kernels_(backend.kernels()),
         queue_(backend.queue()),
         pool_(&pool),
         batch_(&batch),
-        activations_(&activations) {}
-  // A pass without sequences: operators that ask for the batch or its pages have nothing to do here.
+        activations_(&activations),
+        route_(route),
+        workspace_(workspace) {}
+  // A pass without sequences, on the exact route: operators that ask for the batch or its pages have nothing to do
+  // here.
   explicit Step(Backend& backend) : kernels_(backend.kernels()), queue_(backend.queue()) {}
 
   const KernelTable& kernels() const { return kernels_; }
@@ -44,6 +54,8 @@ class Step {
   const Batch& batch() const { return DSA_ASSERT(batch_), *batch_; }
   Activations& activations() { return DSA_ASSERT(activations_), *activations_; }
   int tokens() const { return batch().tokens; }
+  Route route() const { return route_; }
+  Workspace workspace() const { return workspace_; }
 
   // The paged rows of one layer.
   PagedRows latents(int layer) const {
@@ -65,6 +77,8 @@ class Step {
   const PagePool* pool_ = nullptr;
   const Batch* batch_ = nullptr;
   Activations* activations_ = nullptr;
+  Route route_ = Route::exact;
+  Workspace workspace_;
 };
 
 }  // namespace dsa

@@ -231,7 +231,9 @@ TEST_SUITE("engine/plan") {
     };
     const Json json = Json::parse(plan_of(kModel)->json());
     CHECK(path_of(json, "routed_experts", "MXFP4") == "rounded ");
-    CHECK(path_of(json, "head", "BF16") == "exact ");
+    CHECK(path_of(json, "head", "BF16") == "rounded ");
+    CHECK(path_of(json, "embedding", "BF16") == "exact ");
+    CHECK(path_of(json, "router", "BF16").find("rounded") == std::string::npos);
     const Json v32 = Json::parse(plan_of(kPublished + "deepseek_v32.json")->json());
     CHECK(path_of(v32, "routed_experts", "F8_E4M3") == "exact ");
     CHECK(path_of(v32, "attention", "F8_E4M3").find("rounded") != std::string::npos);  // kv_b_proj

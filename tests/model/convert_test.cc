@@ -150,7 +150,7 @@ void write_decoded(const TempFolder& folder, const std::string& converted, const
 // The logits of the last positions of the fixture's prompt.
 Values logits_of(const std::string& fixture, const std::string& folder) {
   const auto expected = read_expected(kGolden + fixture).value();
-  auto model = load_model(folder, {.mxfp4_route = Mxfp4Route::exact}, 64, 2);
+  auto model = load_model(folder, {.route = Route::exact}, 64, 2);
   REQUIRE_MESSAGE(model.is_ok(), model.status().message());
   const int prompt = int(expected.input_ids.size());
   SequenceState sequence(*model.value().pool, prompt);

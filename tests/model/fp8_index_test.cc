@@ -273,7 +273,7 @@ TEST_SUITE("model/fp8_index") {
 
     Verdict verdicts[2][2];  // [keys of the engine][keys of the reference]: exact, FP8
     for (const bool engine_fp8 : {false, true}) {
-      auto model = load_model(engine_fp8 ? fp8.path() : kModel, {}, 64, 2);
+      auto model = load_model(engine_fp8 ? fp8.path() : kModel, {.route = Route::exact}, 64, 2);
       REQUIRE_MESSAGE(model.is_ok(), model.status().message());
       CHECK(model.value().config->indexer.fp8_keys == engine_fp8);
       SelectionRecorder recorder;
