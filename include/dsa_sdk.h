@@ -79,7 +79,7 @@ typedef struct dsa_str { const char *ptr; size_t len; } dsa_str;   /* UTF-8; ptr
 
 typedef struct dsa_runtime dsa_runtime;   /* devices, threads, log of one user of the library */
 typedef struct dsa_package dsa_package;   /* a model on disk: headers read, no weights    */
-typedef struct dsa_plan    dsa_plan;      /* a costed placement */
+typedef struct dsa_plan    dsa_plan;      /* a costed placement of a package on a machine */
 typedef struct dsa_model   dsa_model;     /* loaded weights and their scheduler           */
 typedef struct dsa_session dsa_session;   /* one conversation                             */
 typedef struct dsa_prompt  dsa_prompt;    /* messages being put together                  */
@@ -254,42 +254,39 @@ typedef struct dsa_package_info {
   uint64_t kv_bytes_per_token, checkpoint_bytes;
 } dsa_package_info;
 
-typedef struct dsa_budget {     /* ceilings, never exceeded; 0: what is free             */
+typedef struct dsa_budget {     /* ceilings, never exceeded; 0: choose from what is free; level 4 */
   DSA_IN
-  uint64_t device_bytes;
-  uint64_t host_bytes, disk_cache_bytes;             /* reserved                         */
-  uint64_t leave_device_bytes;  /* of what is free, for others                           */
-  uint64_t leave_host_bytes;    /* reserved                                              */
+  uint64_t device_bytes, host_bytes, disk_cache_bytes;   /* no disk cache is written     */
+  uint64_t leave_device_bytes, leave_host_bytes;     /* always leave that much to others */
 } dsa_budget;
 
+enum { DSA_TIER_DEVICE, DSA_TIER_HOST, DSA_TIER_DISK };
 enum { DSA_GOAL_BALANCED, DSA_GOAL_FIRST_TOKEN, DSA_GOAL_THROUGHPUT, DSA_GOAL_QUIET };
 enum { DSA_KV_MODEL, DSA_KV_BF16, DSA_KV_FP8 };
+enum { DSA_BOUND_NONE, DSA_BOUND_COMPUTE, DSA_BOUND_DEVICE_MEMORY, DSA_BOUND_COPY, DSA_BOUND_DISK,
+       DSA_BOUND_HOST, DSA_BOUND_QUEUE, DSA_BOUND_CONSUMER };
 
-typedef struct dsa_plan_request {
+typedef struct dsa_plan_request {   /* level 4                                           */
   DSA_IN
   const dsa_budget *budget;     /* NULL: all zero                                        */
   const dsa_str    *device_ids; /* NULL: choose; at most one in this version             */
   size_t            num_device_ids;
-  uint32_t context_tokens;      /* 0: the largest that fits                              */
+  uint32_t context_tokens;      /* 0: the longest that fits                              */
   uint32_t sessions;            /* conversations at the same time; 0: 1                  */
   uint32_t images_per_turn, typical_prompt_tokens;   /* reserved                         */
   int32_t  kv_format, goal;     /* reserved: DSA_KV_MODEL, DSA_GOAL_BALANCED             */
 } dsa_plan_request;
 
-typedef struct dsa_plan_summary {
+typedef struct dsa_plan_summary {   /* level 4                                           */
   DSA_OUT
   int32_t  feasible;            /* 0: dsa_plan_explain says what is missing              */
-  int32_t  bound;               /* DSA_BOUND_NONE: no speed is forecast yet              */
+  int32_t  bound;               /* DSA_BOUND_*: what limits the speed                    */
   uint32_t context_tokens, sessions;
-  uint64_t device_bytes, host_bytes, disk_bytes_per_token;
-  float    load_seconds, first_token_seconds, tokens_per_second;   /* 0: not known yet   */
-  float    forecast_error;
-  float    experts_on_device, experts_on_host;       /* shares, 0 to 1                   */
+  uint64_t device_bytes, host_bytes, disk_bytes_per_token;   /* with full contexts       */
+  float    load_seconds, first_token_seconds, tokens_per_second;   /* reserved           */
+  float    forecast_error;      /* reserved                                              */
+  float    experts_on_device, experts_on_host;       /* shares, 0 to 1; the rest is disk */
 } dsa_plan_summary;
-
-enum { DSA_TIER_DEVICE, DSA_TIER_HOST, DSA_TIER_DISK };
-enum { DSA_BOUND_NONE, DSA_BOUND_COMPUTE, DSA_BOUND_DEVICE_MEMORY, DSA_BOUND_COPY, DSA_BOUND_DISK,
-       DSA_BOUND_HOST, DSA_BOUND_QUEUE, DSA_BOUND_CONSUMER };
 
 enum { DSA_TEXT_CONTROL = 1 };
 enum { DSA_READY_FIRST_TOKEN, DSA_READY_RESIDENT };
@@ -335,7 +332,7 @@ enum { DSA_SESSION_IDLE, DSA_SESSION_RUNNING, DSA_SESSION_REBUILD, DSA_SESSION_C
 
 typedef struct dsa_session_options {
   DSA_IN
-  uint32_t context_tokens;      /* 0: the model's context, at most 32768                 */
+  uint32_t context_tokens;      /* 0: the plan's; without one the model's, at most 32768 */
   uint32_t keep_messages;       /* reserved                                              */
   int32_t  overflow;            /* DSA_OVERFLOW_ERROR or _FINISH; _DROP_TURNS: reserved  */
   int32_t  keep_reasoning;      /* 0 or 1: kept as generated; -1 drop: reserved          */
@@ -732,18 +729,22 @@ DSA_API dsa_status dsa_package_get_meta(const dsa_package *package, const char *
 /* ---- 8 plan: what loading would cost; changes nothing -------------------------------------------------------- */
 
 /**
- * Where everything would go on this machine as it is now. What does not fit is not an error: the plan is not feasible.
+ * Says where everything would go on this machine as it is now. On a GPU: all weights, state and pages of full contexts.
+ * On the CPU: weights that every token reads, state and pages of full contexts, then as many experts as fit; the others
+ * are read from the disk.
  *
  * @param package  The package.
- * @param request  NULL: one session of the largest context, on the first usable GPU where it fits, else on the CPU.
- *                 `device_ids` names another device: an id of dsa_runtime_get_device(), "cuda", "cuda:0" or "cpu:0".
- * @param out      Receives the plan.
- * @return DSA_OK, or DSA_ERROR_NO_DEVICE  there is no such device;
- *                    DSA_ERROR_DRIVER, _BACKEND, ...  the `why_not_code` of the device that was asked for;
- *                    DSA_ERROR_LIMIT      context_tokens is more than the model has.
+ * @param request  NULL: all defaults. Without `device_ids` that is the first usable GPU where all of it fits, else the
+ *                 CPU; they name another device: an id of dsa_runtime_get_device(), "cuda", "cuda:0" or "cpu:0". Without
+ *                 `context_tokens` the plan has the longest context that leaves room for all weights; where that is
+ *                 short, on the CPU, up to 32768 tokens with experts read from the disk.
+ * @param out      Receives the plan. One that is not feasible is no failure.
+ * @return DSA_OK, or DSA_ERROR_LIMIT      the model reads no context as long as `context_tokens`;
+ *                    DSA_ERROR_NO_DEVICE  there is no device of that id;
+ *                    DSA_ERROR_DRIVER, _BACKEND, _DEVICE_FAULT  the `why_not_code` of the device that was named.
  *
  * On failure  *out is unchanged.
- * Lifetime    Release with dsa_plan_release(). The plan holds its package. `request` is borrowed for the call.
+ * Lifetime    Release with dsa_plan_release(). `request` is borrowed for the call; the plan holds its package.
  * Threading   Any thread.
  * Since       level 4
  */
@@ -751,12 +752,12 @@ DSA_API dsa_status dsa_plan_create(const dsa_package *package, const dsa_plan_re
                                    dsa_plan **out);
 
 /**
- * Frees a plan. Models that were loaded by it keep what they need.
+ * Gives a plan back.
  *
  * @param plan  NULL does nothing.
  *
- * Lifetime    The handle is not yours any more.
- * Threading   Any thread. Never waits.
+ * Lifetime    The handle and its views end here. Models that were loaded with it go on.
+ * Threading   Any thread, after the last call on it.
  * Since       level 4
  */
 DSA_API void dsa_plan_release(dsa_plan *plan);
@@ -765,20 +766,23 @@ DSA_API void dsa_plan_release(dsa_plan *plan);
  * The numbers in short.
  *
  * @param plan  The plan.
- * @param out   Receives them. `device_bytes` is what dsa_model_get_stats() will say after a load.
+ * @param out   Receives them. `device_bytes` is what dsa_model_get_stats() says after a load.
  * @return DSA_OK, or a general failure.
  *
  * On failure  *out is unchanged.
+ * Lifetime    A plain value.
  * Threading   Any thread.
  * Since       level 4
  */
 DSA_API dsa_status dsa_plan_get(const dsa_plan *plan, dsa_plan_summary *out);
 
 /**
- * Bytes by purpose, and what would help where the plan is not feasible.
+ * Everything that the plan rests on, as a JSON object: the kernel of each operator on each backend, tensors by name,
+ * parameters, bytes of each layer and tier, state, precision, and in "plan" the placement with what would help. The
+ * program dsa_inspect prints the same, also for a folder that is not complete.
  *
  * @param plan  The plan.
- * @param json  Receives an object.
+ * @param json  Receives the text. Keys may be added by later versions.
  * @return DSA_OK, or a general failure.
  *
  * On failure  *json is unchanged.
@@ -794,7 +798,8 @@ DSA_API dsa_status dsa_plan_explain(const dsa_plan *plan, dsa_str *json);
  * Loads a model on the calling thread.
  *
  * @param package   The package.
- * @param plan      Of this package. NULL: on the CPU.
+ * @param plan      Sets the device, the context of sessions that name none, and how many of them the page pool holds.
+ *                  NULL: on the CPU, 32768 tokens at most, 16 sessions, and no look at the memory that is free.
  * @param options   NULL: all defaults.
  * @param progress  Called on this thread, at most 20 times a second, with bytes done and total. May be NULL.
  * @param ud        Passed to `progress`.
@@ -802,7 +807,8 @@ DSA_API dsa_status dsa_plan_explain(const dsa_plan *plan, dsa_str *json);
  * @return DSA_OK, or DSA_ERROR_CANCELLED    `progress` answered DSA_STOP_KEEP or DSA_STOP_ROLLBACK;
  *                    DSA_ERROR_CALLBACK     `progress` answered with a negative number;
  *                    DSA_ERROR_MODEL        tensors do not fit the config;
- *                    DSA_ERROR_MISMATCH     the plan is of another package;
+ *                    DSA_ERROR_ARGUMENT     `plan` is one of another package;
+ *                    DSA_ERROR_OUT_OF_MEMORY, DSA_ERROR_OVER_BUDGET  `plan` is not feasible, without or with a budget;
  *                    DSA_ERROR_OUT_OF_DEVICE_MEMORY  the device has less room than `needed`;
  *                    DSA_ERROR_DRIVER, _BACKEND, _NO_DEVICE  the device of the plan cannot be used.
  *

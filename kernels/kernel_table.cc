@@ -61,6 +61,7 @@ std::vector<KernelVariant> find_variants() {
   if (cpu_has_avx512()) variants.push_back({"avx512", with_avx512(variants.back().table)});
   if (cpu_has_avx512vnni()) {
     KernelTable table = variants.back().table;
+    table.linear = avx512vnni::linear;
     table.mxfp4_linear = avx512vnni::mxfp4_linear;
     variants.push_back({"avx512vnni", table});
   }
@@ -75,6 +76,19 @@ std::vector<KernelVariant> find_variants() {
 const std::vector<KernelVariant>& cpu_kernel_variants() {
   static const auto& variants = *new std::vector<KernelVariant>(find_variants());  // never destroyed
   return variants;
+}
+
+std::vector<KernelCover> kernel_cover(const std::vector<KernelVariant>& variants) {
+  std::vector<KernelCover> cover;
+#define DSA_COVER(member, Args)                                                               \
+  cover.push_back({#member, ""});                                                             \
+  for (auto v = variants.rbegin(); v != variants.rend() && v->table.member != nullptr; ++v) { \
+    if (v->table.member != variants.back().table.member) break;                               \
+    cover.back().variant = v->name;                                                           \
+  }
+  DSA_FOR_EACH_KERNEL(DSA_COVER)
+#undef DSA_COVER
+  return cover;
 }
 
 const KernelTable& reference_kernels() { return cpu_kernel_variants().front().table; }

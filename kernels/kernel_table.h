@@ -126,4 +126,11 @@ const std::vector<KernelVariant>& cpu_kernel_variants();
 // The best of them.
 const KernelTable& cpu_kernels();
 
+// Which variant the last one has each operator from; empty: it has none.
+struct KernelCover {
+  const char* op;
+  std::string variant;
+};
+std::vector<KernelCover> kernel_cover(const std::vector<KernelVariant>& variants);
+
 }  // namespace dsa

@@ -66,7 +66,8 @@ def platform_tag() -> str:
 
 def install(build: pathlib.Path, tree: pathlib.Path) -> None:
     if not (build / "CMakeCache.txt").exists():
-        cmake("-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DDSA_TESTS=OFF", "-DDSA_SAMPLES=OFF")
+        cmake("-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DDSA_TESTS=OFF", "-DDSA_SAMPLES=OFF",
+              "-DDSA_TOOLS=OFF")
     cmake("--build", build, "--target", "dsa_sdk")
     cmake("--install", build, "--prefix", tree, "--strip")
     cmake("--install", build, "--prefix", tree, "--component", "bundle")

@@ -1,5 +1,6 @@
-// kernels/linear/linear_simd.cc: one group of dot_rows.h.
-#include "kernels/common/dot_rows.h"
+// kernels/linear/linear_simd.cc: exact, one group of dot_rows.h; fast, the rows are rounded into the workspace, then
+// int16_rows.h.
+#include "kernels/linear/int16_rows.h"
 #include "kernels/linear/linear.h"
 
 namespace dsa {
@@ -22,13 +23,21 @@ static void fp8_product(const LinearArgs& a, Queue& queue) {
   dot_groups<Fp8Weights>(queue, 1, group, a.x_stride, a.y_stride, a.in_dim, a.out_dim, 0);
 }
 
+static void fast(const LinearArgs& a, Queue& queue) {
+  const Int16Rows x(a.workspace, a.rows, a.in_dim);
+  queue.parallel_for(a.rows, [&](int64_t r) { x.round(r, a.x + r * a.x_stride, a.in_dim); });
+  int16_rows({x, static_cast<const bf16*>(a.weight), a.y, a.y_stride, a.rows, a.in_dim, a.out_dim}, queue);
+}
+
 void linear(const LinearArgs& a, Queue& queue) {
-  if (a.weight_type == DType::bf16)
-    product<bf16>(a, queue);
-  else if (a.weight_type == DType::f8_e4m3)
+  if (a.weight_type == DType::f8_e4m3)
     fp8_product(a, queue);
-  else
+  else if (a.weight_type == DType::f32)
     product<float>(a, queue);
+  else if (a.route == Route::exact)
+    product<bf16>(a, queue);
+  else
+    fast(a, queue);
 }
 
 }  // namespace DSA_ISA

@@ -36,7 +36,7 @@ constexpr int kFewRowsMax = 64;  // of all groups
 }  // namespace
 
 void cuda::mxfp4_linear(const Mxfp4LinearArgs& a, Queue& queue) {
-  const bool few = a.rows <= kFewRowsMax, exact = a.route == Mxfp4Route::exact;
+  const bool few = a.rows <= kFewRowsMax, exact = a.route == Route::exact;
   const size_t shared = exact ? few_rows_shared_bytes<kTilesM, kStages, 3, Mxfp4Weights>(a.rows, a.in_dim)
                               : few_rows_shared_bytes<kTilesM, kStages, 1, Mxfp4Weights>(a.rows, a.in_dim);
   if (few && shared <= static_cast<CudaQueue&>(queue).device().shared_bytes_max)

@@ -20,12 +20,11 @@
 
 #include "kernels/common/kernel.h"
 #include "kernels/common/numbers.h"
+#include "kernels/common/route.h"
 
 namespace dsa {
 
 constexpr float kMxfp4ScaleMin = 0x1p-125f;  // half of it is still a normal number
-
-enum class Mxfp4Route { exact, fast };
 
 struct Mxfp4LinearGroup {
   const uint8_t* blocks;           // [out_dim, in_dim / 2]
@@ -49,7 +48,7 @@ struct Mxfp4LinearArgs {
   void* workspace;  // mxfp4_linear_workspace_bytes(rows, in_dim), 64-byte aligned; unused when exact
   int64_t x_stride, y_stride;  // floats from row to row
   int rows, in_dim, out_dim;
-  Mxfp4Route route;
+  Route route;
 };
 // Room for the int8 activations of `rows` rows: per block 32 values, their scale and their sum.
 inline size_t mxfp4_linear_workspace_bytes(int64_t rows, int64_t in_dim) {

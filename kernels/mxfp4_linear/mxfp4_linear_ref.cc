@@ -43,9 +43,9 @@ void ref::mxfp4_linear(const Mxfp4LinearArgs& a, Queue&) {
         const Mxfp4LinearGroup& group = a.groups[g];
         const float* x = a.x + (group.row_begin + r) * a.x_stride;
         // A weight of 2^127 * 2 or more is infinite in f32, but not in the factors of the fast route.
-        group.y[r * a.y_stride + o] = float(
-            a.route == Mxfp4Route::exact ? dot<float>(a, group, o, [&](int i) { return double(x[i]); })
-                                         : dot<double>(a, group, o, [&](int i) { return rounded(x, i); }));
+        group.y[r * a.y_stride + o] =
+            float(a.route == Route::exact ? dot<float>(a, group, o, [&](int i) { return double(x[i]); })
+                                          : dot<double>(a, group, o, [&](int i) { return rounded(x, i); }));
       }
 }
 

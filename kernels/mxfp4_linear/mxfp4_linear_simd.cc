@@ -575,7 +575,7 @@ static void fast(const Mxfp4LinearArgs& a, Queue& queue) {
 }
 
 void mxfp4_linear(const Mxfp4LinearArgs& a, Queue& queue) {
-  if (a.route == Mxfp4Route::exact)
+  if (a.route == Route::exact)
     exact(a, queue);
   else
     fast(a, queue);

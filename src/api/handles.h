@@ -39,7 +39,10 @@ struct dsa_package : dsa::api::Handle<const dsa::Package> {
   using Handle::Handle;
 };
 struct dsa_plan : dsa::api::Handle<const dsa::Plan> {
-  using Handle::Handle;
+  dsa_plan(std::shared_ptr<const dsa::Plan> plan, std::shared_ptr<const dsa::Package> of, bool budget)
+      : Handle(std::move(plan)), package(std::move(of)), has_budget(budget) {}
+  const std::shared_ptr<const dsa::Package> package;
+  const bool has_budget;
 };
 struct dsa_model : dsa::api::Handle<dsa::Engine> {
   using Handle::Handle;

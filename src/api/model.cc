@@ -61,12 +61,27 @@ Outcome load(const Package& package, const EngineOptions& options, dsa_progress_
   return DSA_OK;
 }
 
-Status check_plan(const dsa_package& package, const dsa_plan* plan) {
-  DSA_TRY(check_handle(plan, "plan"));
-  if (plan->impl->package() != package.impl)
-    return error(Code::mismatch, "the plan was made for another package than '", package.impl->name(), "'")
+// What a plan sets, if the package is its own and it fits.
+Status follow(const dsa_plan& plan, const dsa_package& package, EngineOptions& options) {
+  DSA_TRY(check_handle(&plan, "plan"));
+  if (plan.package != package.impl)
+    return error(Code::argument, "the plan is one of ", plan.package->name(), ", opened as another package")
         .with_fix(Fix::input);
-  return plan->impl->why_not();
+  const Placement& p = plan.impl->placement();
+  if (!p.feasible) {
+    const bool device = p.on_gpu() && !p.fits_device();
+    const uint64_t needed = device ? p.device_bytes() : p.host_bytes;
+    const uint64_t available = device ? p.device_limit : p.limit;
+    const Code code = plan.has_budget ? Code::over_budget
+                      : device        ? Code::out_of_device_memory
+                                      : Code::out_of_memory;
+    return error(code, "the plan is not feasible: ", needed, " bytes", device ? " of " + p.device : "", ", ",
+                 available, " may be used")
+        .with_fix(plan.has_budget || device ? Fix::lower_budget : Fix::free_memory)
+        .with_room(needed, available);
+  }
+  options = plan.impl->engine_options();
+  return Status::ok();
 }
 
 Status check_tokenizer(const dsa_model* model) {
@@ -87,7 +102,6 @@ dsa_status dsa_model_load(const dsa_package* package, const dsa_plan* plan, cons
   return guard([&]() -> Outcome {
     DSA_TRY(check_handle(package, "package"));
     DSA_TRY(check_pointer(out, "out"));
-    if (plan != nullptr) DSA_TRY(check_plan(*package, plan));
     dsa_load_options o{};
     if (options != nullptr) DSA_TRY(read_in(options, "dsa_load_options", o));
     DSA_TRY(check_constant(o.ready_when, 2, "ready_when"));
@@ -101,7 +115,7 @@ dsa_status dsa_model_load(const dsa_package* package, const dsa_plan* plan, cons
     DSA_TRY(check_reserved(o.expert_profile.len != 0, "expert_profile"));
     DSA_TRY(check_reserved(o.chat_template.len != 0, "chat_template"));
     EngineOptions made;
-    if (plan != nullptr) made = plan->impl->engine_options();
+    if (plan != nullptr) DSA_TRY(follow(*plan, *package, made));
     if (o.queue_limit != 0) made.queue_limit = int(std::min<uint32_t>(o.queue_limit, 1u << 20));
     return load(*package->impl, made, progress, ud, out);
   });

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/storage.h"
 #include "base/status.h"
@@ -34,6 +35,16 @@ class Backend {
   // what the memory holds that they point to: it may be recorded once and put there again.
   virtual void replay(uint64_t, const std::function<void()>& work) { work(); }
 };
+
+// One backend: what it has kernels for, said without starting it.
+struct BackendKernels {
+  std::string name;                     // that of Backend::name()
+  std::string why_not;                  // empty if it can run on this machine, else one sentence
+  std::vector<KernelVariant> variants;  // plain to best; an operator without a kernel is null
+};
+// All of this build: the CPU, and CUDA if its module lies beside the library, also where it cannot run. Looks for GPUs
+// once.
+const std::vector<BackendKernels>& backends_of_build();
 
 // The CPU with its best kernels. threads 0: all cores but one, at least one.
 Result<std::unique_ptr<Backend>> create_cpu_backend(int threads, ThreadCallback on_thread = {});

@@ -14,6 +14,8 @@
 
 namespace dsa {
 
+constexpr const char* kCpuDevice = "cpu:0";
+
 struct DeviceInfo {
   std::string id;            // "cuda:GPU-<uuid>"; "cuda" where nothing can be named
   std::string name, driver;  // "580.65 (CUDA 13.0)"
@@ -22,11 +24,15 @@ struct DeviceInfo {
   uint64_t total_bytes = 0, free_bytes = 0;
   uint64_t backend_bytes = 0;  // that a backend takes before anybody asks
   int fp8_rows = 0;            // Backend::fp8_rows()
+  std::vector<KernelVariant> kernels;  // plain to best; none where the module cannot be loaded
 };
 
 // Empty if there is no module; one entry with the reason if the module cannot be used at all. `module_dir` empty: the
 // folder of this library.
 std::vector<DeviceInfo> list_gpus(const std::string& module_dir);
+
+// The CPU and, if there is a module, CUDA as the best of these GPUs has it.
+std::vector<BackendKernels> backends_with(const std::vector<DeviceInfo>& gpus);
 
 // `id` as listed, "cuda" for the first usable one, or "cuda:N" for number N of those listed.
 Result<std::unique_ptr<Backend>> create_gpu_backend(const std::string& id, const std::string& module_dir);

@@ -217,30 +217,15 @@ Result<std::shared_ptr<Engine>> Package::load(const EngineOptions& options,
   return engine;
 }
 
-uint64_t Package::kv_bytes_per_token() const {
-  uint64_t floats = 0;
-  for (const LayerConfig& layer : config_->layers) {
-    if (layer.attention == AttentionKind::latent)
-      floats += uint64_t(config_->latent.latent_dim) + uint64_t(config_->latent.rope_dim);
-    if (layer.attention == AttentionKind::grouped) floats += 2 * uint64_t(config_->grouped.kv_dim());
-    if (layer.indexer == IndexerKind::full)
-      floats += uint64_t(config_->indexer.dim) / uint64_t(config_->indexer.group);
-  }
-  return floats * sizeof(float);
+Result<std::shared_ptr<const Plan>> Package::plan(const PlanRequest& request) const {
+  std::vector<DeviceInfo> gpus = runtime_->find_devices();
+  std::erase_if(gpus, [](const DeviceInfo& device) { return device.id == kCpuDevice; });
+  return Plan::of(name_, config_, TensorListing::of(checkpoint_), request, Machine::with(std::move(gpus)));
 }
 
-uint64_t Package::state_bytes() const {
-  const KdaConfig& kda = config_->kda;
-  const uint64_t channels = uint64_t(kda.heads) * uint64_t(kda.head_dim);
-  uint64_t floats = 0;
-  for (const LayerConfig& layer : config_->layers) {
-    if (layer.attention == AttentionKind::kda)
-      floats += channels * uint64_t(kda.head_dim) + 3 * channels * uint64_t(std::max(0, kda.conv_width - 1));
-    if (layer.indexer == IndexerKind::full)  // its open pool
-      floats += 2 * uint64_t(config_->indexer.dim) * uint64_t(config_->indexer.group - 1);
-  }
-  return floats * sizeof(float);
-}
+uint64_t Package::kv_bytes_per_token() const { return state_layout_of(*config_).bytes_per_token(); }
+
+uint64_t Package::state_bytes() const { return state_layout_of(*config_).fixed_floats() * sizeof(float); }
 
 const std::string* Package::meta(const std::string& key) const {
   const auto at = meta_.find(key);

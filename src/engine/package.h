@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "engine/runtime.h"
 #include "engine/sampler.h"
 #include "model/language_model.h"
@@ -29,6 +30,9 @@ class Package {
   // Loads on the calling thread.
   Result<std::shared_ptr<Engine>> load(const EngineOptions& options, const LoadProgress& progress) const;
 
+  // What loading would cost on this machine as it is now.
+  Result<std::shared_ptr<const Plan>> plan(const PlanRequest& request) const;
+
   const std::shared_ptr<Runtime>& runtime() const { return runtime_; }
   const std::string& name() const { return name_; }
   const std::string& content_id() const { return content_id_; }
@@ -43,10 +47,6 @@ class Package {
   bool has_images() const { return config_->vision.layers > 0 && has_chat() && format_->image_token() >= 0; }
   uint64_t kv_bytes_per_token() const;
   uint64_t state_bytes() const;  // of a mark
-  // What it would take of a device; reads headers alone.
-  Result<ModelSize> measure(const ModelOptions& options) const {
-    return measure_model(*config_, *checkpoint_, options);
-  }
   // One scalar of config.json; null if there is none.
   const std::string* meta(const std::string& key) const;
 

@@ -1,4 +1,7 @@
-// engine/plan.h: what loading a package would cost, and where everything would go.
+// engine/plan.h: what a model needs, what this build and this machine have for it, and where everything would go.
+//
+// A plan reads headers and changes nothing. It is made of a folder that is complete or not, or of a config.json alone,
+// and is the one source of dsa_plan_explain() and of the program dsa_inspect.
 #pragma once
 
 #include <cstdint>
@@ -7,56 +10,124 @@
 #include <utility>
 #include <vector>
 
+#include "backend/device.h"
 #include "base/status.h"
-#include "engine/package.h"
+#include "engine/engine.h"
+#include "io/checkpoint.h"
+#include "io/json.h"
+#include "model/language_model.h"
+#include "model/model_config.h"
+#include "model/operators.h"
+#include "model/weight_survey.h"
 
 namespace dsa {
 
+struct HostMemory {
+  uint64_t total = 0, free = 0;
+
+  static HostMemory now();
+};
+
+// What there is to run on.
+struct Machine {
+  HostMemory memory;
+  std::vector<BackendKernels> backends = backends_of_build();
+  std::vector<DeviceInfo> gpus = {};
+
+  static Machine here() { return with(list_gpus("")); }
+  static Machine with(std::vector<DeviceInfo> gpus);
+};
+
 struct PlanRequest {
-  std::vector<std::string> devices;  // empty: the first GPU on which it fits, else the CPU
-  int64_t context_tokens = 0;        // 0: the largest that fits
-  int64_t sessions = 1;              // at the same time
-  uint64_t device_bytes = 0;         // at most; 0: what is free
-  uint64_t leave_device_bytes = 0;   // of what is free
+  int64_t context = 0;                    // 0: the longest that fits
+  int64_t sessions = 1;                   // at the same time
+  uint64_t host_bytes = 0;                // ceiling; 0: what is free
+  uint64_t leave_host_bytes = 0;          // of what is free, to others
+  std::vector<std::string> devices = {};  // empty: the first GPU on which it fits, else the CPU
+  uint64_t device_bytes = 0, leave_device_bytes = 0;  // as those of the host
+};
+
+// Where an operator's kernel comes from on one backend.
+struct KernelSource {
+  std::string backend, variant;
+  std::string why_missing;  // empty: it is covered
+};
+
+struct OperatorCover {
+  OperatorNeed need;
+  std::vector<KernelSource> kernels;  // one for each backend of the build
+
+  bool is_covered() const;  // by a backend that can run here
+};
+
+struct Placement {
+  std::string device = kCpuDevice;
+  bool feasible = false;
+  int64_t context = 0, sessions = 1;
+  uint64_t limit = 0;                 // host memory that may be used
+  uint64_t host_bytes = 0;            // used, with full contexts
+  uint64_t missing_bytes = 0;         // of an infeasible one
+  uint64_t disk_bytes_per_token = 0;  // expected, if a token takes each expert alike
+  double experts_on_device = 0, experts_on_host = 0;  // shares
+  uint64_t device_limit = 0;                          // memory of the device that may be used
+  std::vector<std::pair<const char*, uint64_t>> device_parts = {};  // what is used of it, by purpose
+  Products products = Products::cpu;
+  int64_t states_per_session = 2;  // beside the present state of a session lies the next one
+  // The longest contexts, with all weights in memory and with experts read from the disk; 0: none.
+  int64_t context_resident = 0, context_from_disk = 0;
+  std::vector<std::string> advice;  // what would make it feasible, or faster
+
+  bool on_gpu() const { return device != kCpuDevice; }
+  uint64_t device_bytes() const;
+  bool fits_device() const { return device_bytes() <= device_limit; }
 };
 
 class Plan {
  public:
-  // Code::argument, no_device or limit if the request makes no sense; a plan that does not fit is not an error.
-  static Result<std::shared_ptr<const Plan>> create(std::shared_ptr<const Package> package,
-                                                    const PlanRequest& request);
+  // A model folder, or a config.json. Code::limit: the model reads no context as long as the request. A device that is
+  // named and cannot be used is an error with its reason; what does not fit is none.
+  static Result<std::shared_ptr<const Plan>> of_path(const std::string& path, const PlanRequest& request,
+                                                     const Machine& machine);
+  static Result<std::shared_ptr<const Plan>> of(const std::string& name,
+                                                std::shared_ptr<const ModelConfig> config,
+                                                const TensorListing& listing, const PlanRequest& request,
+                                                const Machine& machine);
 
-  const std::shared_ptr<const Package>& package() const { return package_; }
-  const std::string& device() const { return device_; }
-  bool is_cpu() const { return device_ == kCpu; }
-  bool feasible() const { return why_not_.is_ok(); }
-  const Status& why_not() const { return why_not_; }
-  int context_tokens() const { return context_tokens_; }
-  int sessions() const { return sessions_; }
-  uint64_t device_bytes() const;
-  uint64_t host_bytes() const { return host_bytes_; }
+  const ModelConfig& config() const { return *config_; }
+  const WeightSurvey& weights() const { return *weights_; }
+  const std::vector<OperatorCover>& operators() const { return operators_; }
+  const Placement& placement() const { return placement_; }
   // What a load by this plan runs with.
   EngineOptions engine_options() const;
-  // Bytes by purpose, and what would help.
-  const std::string& explanation() const { return explanation_; }
+  // Whether anything is missing that a load or a step would need.
+  bool is_complete() const;
 
-  static constexpr const char* kCpu = "cpu:0";
+  const std::string& json() const { return json_; }
+  std::string text() const;  // the same for people
 
  private:
   Plan() = default;
+  static Result<std::shared_ptr<const Plan>> make(const std::string& name,
+                                                  std::shared_ptr<const ModelConfig> config,
+                                                  const TensorListing& listing,
+                                                  std::vector<std::string> remarks,
+                                                  const PlanRequest& request, const Machine& machine);
+  Status place(const PlanRequest& request, const TensorListing& listing);
+  Status place_on_gpu(const DeviceInfo& device, const PlanRequest& request, const Checkpoint& headers);
+  Status place_on_host(const PlanRequest& request);
+  uint64_t host_limit(const PlanRequest& request) const;
+  Json describe() const;
 
-  Status place_on_gpu(const DeviceInfo& device, const PlanRequest& request);
-  Status place_on_cpu(const PlanRequest& request);
-  void explain();
-
-  std::shared_ptr<const Package> package_;
-  std::string device_;
-  Status why_not_;
-  std::string help_;
-  int context_tokens_ = 0, sessions_ = 1;
-  std::vector<std::pair<const char*, uint64_t>> device_parts_;
-  uint64_t available_ = 0, host_bytes_ = 0;
-  std::string explanation_;
+  std::string name_;
+  std::shared_ptr<const ModelConfig> config_;
+  std::unique_ptr<const WeightSurvey> weights_;
+  std::vector<std::string> files_, missing_files_, remarks_;
+  std::vector<OperatorCover> operators_;
+  Machine machine_;
+  StateLayout state_;
+  uint64_t step_bytes_ = 0;
+  Placement placement_;
+  std::string json_;
 };
 
 }  // namespace dsa

@@ -80,7 +80,7 @@ void Runtime::call_on_thread(const char* name, bool entering) noexcept {
 
 std::vector<DeviceInfo> Runtime::find_devices() {
   DeviceInfo cpu;
-  cpu.id = "cpu:0";
+  cpu.id = kCpuDevice;
   cpu.name = cpu_name_;
   cpu.integrated = true;
   cpu.total_bytes = total_memory();

@@ -290,6 +290,43 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& fo
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
 }
 
+Result<TensorListing> Checkpoint::list(const std::string& folder) {
+  TensorListing listing;
+  const std::string index_path = join_path(folder, kIndexName);
+  if (path_exists(index_path)) {
+    DSA_ASSIGN(Index index, read_index(index_path));
+    listing.files = std::move(index.files);
+    listing.file_of.insert(index.file_of.begin(), index.file_of.end());
+  } else if (path_exists(join_path(folder, kSingleName))) {
+    listing.files = {kSingleName};
+  }
+  auto headers = std::make_shared<Checkpoint>();
+  for (const std::string& file : listing.files) {
+    const std::string path = join_path(folder, file);
+    if (path_exists(path))
+      DSA_TRY(headers->add_file(path, nullptr));
+    else
+      listing.missing_files.push_back(file);
+  }
+  listing.headers = std::move(headers);
+  return listing;
+}
+
+TensorListing TensorListing::of(std::shared_ptr<const Checkpoint> checkpoint) {
+  TensorListing listing;
+  for (const auto& file : checkpoint->files())
+    listing.files.push_back(file->path().substr(file->path().find_last_of('/') + 1));
+  listing.headers = std::move(checkpoint);
+  return listing;
+}
+
+bool TensorListing::has(std::string_view name) const {
+  if (headers->find(name) != nullptr) return true;
+  const auto at = file_of.find(name);
+  return at != file_of.end() &&
+         std::binary_search(missing_files.begin(), missing_files.end(), files[size_t(at->second)]);
+}
+
 const StoredTensor* Checkpoint::find(std::string_view name) const {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;

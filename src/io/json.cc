@@ -1,6 +1,7 @@
 #include "io/json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 
@@ -237,6 +238,36 @@ Result<Json> read_json_file(const std::string& path, const JsonLimits& limits) {
 Status for_each_member(std::string_view text, const std::string& what, const JsonLimits& limits,
                        const JsonMember& f) {
   return Builder(what, limits, &f).read(text).status();
+}
+
+namespace {
+
+void add_text(const Json& json, const std::string& indent, std::string& out) {
+  const std::string inner = indent + "  ";
+  if (json.is_structured() && !json.empty()) {
+    out += json.is_object() ? "{" : "[";
+    const char* between = "\n";
+    for (const auto& [key, value] : json.items()) {
+      out += between + inner;
+      if (json.is_object()) out += Json(key).dump() + ": ";
+      add_text(value, inner, out);
+      between = ",\n";
+    }
+    out += "\n" + indent + (json.is_object() ? "}" : "]");
+  } else if (json.is_number_float() && !std::isfinite(json.get<double>())) {
+    const double value = json.get<double>();
+    out += std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+  } else {
+    out += json.dump();
+  }
+}
+
+}  // namespace
+
+std::string json_to_text(const Json& json) {
+  std::string text;
+  add_text(json, "", text);
+  return text + "\n";
 }
 
 std::string in_quotes(std::string_view name) {

@@ -34,6 +34,9 @@ using JsonMember = std::function<Status(std::string& key, Json& value)>;
 Status for_each_member(std::string_view text, const std::string& what, const JsonLimits& limits,
                        const JsonMember& f);
 
+// The text of a value, indented; NaN and infinities as Python writes and reads them.
+std::string json_to_text(const Json& json);
+
 // A name out of a hostile file, quoted for a message: shortened, unprintable bytes replaced.
 std::string in_quotes(std::string_view name);
 

@@ -47,6 +47,7 @@ class FileDescriptor {
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   FileDescriptor& operator=(FileDescriptor&&) = delete;
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -112,6 +113,32 @@ Result<std::vector<uint8_t>> read_file(const std::string& path, uint64_t max_byt
     at += size_t(n);
   }
   return bytes;
+}
+
+Result<FileReader> FileReader::open(const std::string& path) {
+  size_t size = 0;
+  DSA_ASSIGN(FileDescriptor fd, open_file(path, &size));
+  return FileReader(path, fd.release(), size);
+}
+
+FileReader::FileReader(FileReader&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+FileReader::~FileReader() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status FileReader::read(uint64_t offset, void* out, size_t bytes) const {
+  for (size_t at = 0; at < bytes;) {
+    const ssize_t n = ::pread(fd_, static_cast<char*>(out) + at, bytes - at, off_t(offset + at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error(path_, errno);
+    if (n == 0)
+      return error(Code::io, path_, ": ends at byte ", offset + at, ", expected ", offset + bytes,
+                   ": it shrank while it was read");
+    at += size_t(n);
+  }
+  return Status::ok();
 }
 
 bool path_exists(const std::string& path) {

@@ -40,6 +40,28 @@ class MappedFile {
 // `limit`, with room, beyond max_bytes.
 Result<std::vector<uint8_t>> read_file(const std::string& path, uint64_t max_bytes);
 
+// A file that is read piece by piece, where a mapping would keep what was read in memory. Opened and refused as MappedFile
+// does.
+class FileReader {
+ public:
+  static Result<FileReader> open(const std::string& path);
+  FileReader(FileReader&& other) noexcept;
+  FileReader& operator=(FileReader&&) = delete;
+  ~FileReader();
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }
+  // All of the bytes, or an io error: a file that shrank meanwhile is one.
+  Status read(uint64_t offset, void* out, size_t bytes) const;
+
+ private:
+  FileReader(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+
+  std::string path_;
+  int fd_;
+  uint64_t size_;
+};
+
 // True if `path` names something, whatever it is.
 bool path_exists(const std::string& path);
 std::string join_path(const std::string& folder, const std::string& name);

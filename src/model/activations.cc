@@ -79,8 +79,11 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences, Room& 
   max_groups = int(2 * std::min<int64_t>(c.moe.experts, pairs_max));
   mxfp4_groups = room.array<Mxfp4LinearGroup>(size_t(max_groups));
   linear_groups = room.array<ExpertLinearGroup>(size_t(max_groups));
-  mxfp4_workspace =
-      room.bytes(mxfp4_linear_workspace_bytes(pairs_max, std::max(c.expert_width(), c.moe.expert_dim)));
+  workspace.bytes = mxfp4_linear_workspace_bytes(pairs_max, std::max(c.expert_width(), c.moe.expert_dim));
+  for (const Tensor* input : {&h, &kda_o, &f_rank, &kda_gate_rank, &q_rank, &o, &gqa_o, &latent, &mlp_gate})
+    if (input->rank > 0)
+      workspace.bytes = std::max(workspace.bytes, linear_workspace_bytes(n, input->count() / n));
+  workspace.data = room.bytes(workspace.bytes);
 }
 
 void Activations::set_tokens(int n) {

@@ -71,7 +71,7 @@ struct Activations {
   Tensor expert_gate, expert_up;               // [tokens * experts per token, expert dim]
   Tensor expert_gate_up;                       // [tokens * experts per token, 2 * expert dim]  in turns
   Tensor mlp_gate, mlp_up;                     // [tokens, dense or shared dim]
-  void* mxfp4_workspace = nullptr;             // int8 activations of the fast route
+  Workspace workspace;                         // of linear and mxfp4_linear, largest inputs included
   Mxfp4LinearGroup* mxfp4_groups = nullptr;    // [max_groups]
   ExpertLinearGroup* linear_groups = nullptr;  // [max_groups]  for experts that are not MXFP4
   int max_groups = 0;                          // two for each expert that may have rows

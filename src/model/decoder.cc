@@ -10,23 +10,18 @@
 namespace dsa {
 namespace {
 
+// The layout, and in it the places of the layers.
 StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
-  StateLayout layout;
-  layout.latent_dim = c.latent.latent_dim + c.latent.rope_dim;
-  layout.kv_dim = c.grouped.kv_dim();
-  layout.index_dim = c.indexer.dim;
-  layout.index_group = c.indexer.group;
-  layout.recurrent_floats = size_t(c.kda.heads) * size_t(c.kda.head_dim) * size_t(c.kda.head_dim);
-  layout.conv_floats = size_t(c.kda.conv_width - 1) * 3 * size_t(c.kda.heads) * size_t(c.kda.head_dim);
+  StateLayout placed;
   for (LayerWeights& w : weights.layers) {
     switch (w.attention) {
-      case AttentionKind::kda: w.state_index = layout.kda_layers++; break;
-      case AttentionKind::latent: w.state_index = layout.latent_layers++; break;
-      case AttentionKind::grouped: w.state_index = layout.kv_layers++; break;
+      case AttentionKind::kda: w.state_index = placed.kda_layers++; break;
+      case AttentionKind::latent: w.state_index = placed.latent_layers++; break;
+      case AttentionKind::grouped: w.state_index = placed.kv_layers++; break;
     }
-    if (w.indexer == IndexerKind::full) w.index_layer = layout.index_layers++;
+    if (w.indexer == IndexerKind::full) w.index_layer = placed.index_layers++;
   }
-  return layout;
+  return dsa::state_layout_of(c);
 }
 
 // Reads every page of the files once, so that the first step does not wait for the disk.
@@ -130,7 +125,7 @@ Decoder::Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<cons
 
 Status Decoder::prepare() {
   fill_tables();
-  if (options_.mxfp4_route == Mxfp4Route::fast)
+  if (options_.route == Route::fast)
     fp8_rows_ = options_.fp8_rows >= 0 ? options_.fp8_rows : backend_.fp8_rows();
   if (fp8_rows_ > 0) {
     DSA_ASSIGN(fp8_workspace_, Fp8Workspace::create(*config_, *weights_, *activations_, options_, backend_));
@@ -192,7 +187,8 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
   const bool replays = can_replay(plan);
   batch_.set(plan, layout_, config_->hidden, replays ? batch_limits(*config_, options_).pages : 0);
   a.set_tokens(batch_.tokens);
-  Step s(backend_, pool, batch_, memories_.batch.publish(batch_, backend_.storage()), a);
+  Step s(backend_, pool, batch_, memories_.batch.publish(batch_, backend_.storage()), a, options_.route,
+         a.workspace);
   if (replays)
     backend_.replay(replay_key(pool), [&] { forward(s); });
   else
@@ -313,9 +309,13 @@ Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& che
   size.page = layout.page_floats() * sizeof(float);
   size.state = layout.state_bytes();
   size.host = size.step - activation_bytes(config, options);
-  if (options.fp8_rows > 0 && options.mxfp4_route == Mxfp4Route::fast)
+  if (options.fp8_rows > 0 && options.route == Route::fast)
     size.fp8_workspace = Fp8Workspace::bytes(config, weights, options);
   return size;
+}
+
+uint64_t step_memory_bytes(const ModelConfig& config, const ModelOptions& options) {
+  return step_bytes(config, options, state_layout_of(config));
 }
 
 Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,

@@ -40,13 +40,13 @@ void append_keys(Step& s, const BlockContext& c, const IndexerWeights& w, int in
   const IndexerConfig& config = c.config.indexer;
   const PagedRows index_keys = s.index_keys(index_layer);
   const int64_t tokens = h.dim[0];
-  ops::linear(s, h, w.k, a.index_k);                                                   // [tokens, dim]
+  ops::exact_linear(s, h, w.k, a.index_k);                                             // [tokens, dim]
   ops::layer_norm(s, a.index_k, w.k_norm, w.k_norm_bias, config.norm_eps, a.index_k);  // [tokens, dim]
   place_and_round(s, c, a.index_k.reshape({tokens, 1, config.dim}));                   // [tokens, 1, dim]
   if (config.group == 1) return ops::append_rows(s, a.index_k, index_keys);
 
   // The pool that stays open goes on in the state of its sequence.
-  ops::linear(s, h, w.pool_gate, a.index_gates);  // [tokens, dim]
+  ops::exact_linear(s, h, w.pool_gate, a.index_gates);  // [tokens, dim]
   ops::pool_keys(s, a.index_k, a.index_gates, w.pool_places, s.pools(index_layer), index_keys,
                  a.pools_visible);
 }
@@ -64,10 +64,10 @@ Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int inde
   append_keys(s, c, w, index_layer, h);
   if (config.selects_all(s.batch().max_visible)) return Tensor();
 
-  ops::linear(s, q_rank, w.q,
-              a.index_q.reshape({tokens, config.heads * config.dim}));  // [tokens, heads * dim]
-  place_and_round(s, c, a.index_q);                                     // [tokens, heads, dim]
-  ops::linear(s, h, w.head_weights, a.index_weights);                   // [tokens, heads]
+  ops::exact_linear(s, q_rank, w.q,
+                    a.index_q.reshape({tokens, config.heads * config.dim}));  // [tokens, heads * dim]
+  place_and_round(s, c, a.index_q);                                           // [tokens, heads, dim]
+  ops::exact_linear(s, h, w.head_weights, a.index_weights);                   // [tokens, heads]
 
   // What is scored and selected: positions, or pools of them.
   const bool pooled = config.group > 1;

@@ -41,7 +41,7 @@ enum class Selection { learned, recent, random };
 struct ModelOptions {
   int max_step_tokens = 256;
   int max_step_sequences = 64;
-  Mxfp4Route mxfp4_route = Mxfp4Route::fast;
+  Route route = Route::fast;
   Selection selection = Selection::learned;
   int top_k = 0;           // 0: the model's own
   int rotate_experts = 0;  // experiments: expert e does the work of expert e + n
@@ -51,6 +51,9 @@ struct ModelOptions {
   int fp8_rows = -1;
   uint64_t fp8_workspace_bytes = uint64_t(256) << 20;  // at least one expert fits, whatever this says
 };
+
+// Memory of its own that a loaded model takes beside converted tensors.
+uint64_t step_memory_bytes(const ModelConfig& config, const ModelOptions& options);
 
 // Called between reads at most 64 MiB apart; false cancels the load with Code::cancelled.
 using LoadProgress = std::function<bool(uint64_t done, uint64_t total)>;

@@ -1,6 +1,7 @@
 #include "model/model_config.h"
 
 #include "model/families/families.h"
+#include "model/weight_survey.h"
 
 namespace dsa {
 
@@ -36,7 +37,10 @@ Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, 
   config->family = family->name;
   config->architecture = architectures[0];
   DSA_TRY(family->parse(fields, *config));
-  if (config->vision.layers > 0) {
+  DSA_ASSIGN(const WeightSurvey survey, WeightSurvey::of(*config, {}));
+  config->parameters = survey.parameters();
+  config->active_parameters = survey.active_parameters();
+  if (config->vision.layers > 0 && !folder.empty()) {
     const std::string path = join_path(folder, "preprocessor_config.json");
     auto read = read_json_file(path, {.python_numbers = true});
     if (family->preprocessor_optional && read.status().code() == Code::not_found)
@@ -47,6 +51,25 @@ Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, 
     DSA_TRY(family->parse_preprocessor(JsonFields(preprocessor, path), *config));
   }
   return std::shared_ptr<const ModelConfig>(std::move(config));
+}
+
+StateLayout state_layout_of(const ModelConfig& c) {
+  StateLayout layout;
+  layout.latent_dim = c.latent.latent_dim + c.latent.rope_dim;
+  layout.kv_dim = c.grouped.kv_dim();
+  layout.index_dim = c.indexer.dim;
+  layout.index_group = c.indexer.group;
+  layout.recurrent_floats = size_t(c.kda.heads) * size_t(c.kda.head_dim) * size_t(c.kda.head_dim);
+  layout.conv_floats = size_t(c.kda.conv_width - 1) * 3 * size_t(c.kda.heads) * size_t(c.kda.head_dim);
+  for (const LayerConfig& layer : c.layers) {
+    switch (layer.attention) {
+      case AttentionKind::kda: ++layout.kda_layers; break;
+      case AttentionKind::latent: ++layout.latent_layers; break;
+      case AttentionKind::grouped: ++layout.kv_layers; break;
+    }
+    if (layer.indexer == IndexerKind::full) ++layout.index_layers;
+  }
+  return layout;
 }
 
 }  // namespace dsa

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "io/json.h"
 #include "ops/ops.h"
+#include "state/state_layout.h"
 
 namespace dsa {
 
@@ -112,6 +113,13 @@ struct VisionConfig {
   int merged() const { return merge * merge * hidden; }  // values that become one token
 };
 
+// Number formats that quantization_config announces. Which tensor has which is seen in the files.
+struct Quantization {
+  bool fp8 = false;                        // matrices
+  bool mxfp4 = false;                      // routed experts
+  std::vector<std::string> plain_modules;  // left as they are; a * stands for a layer
+};
+
 struct LayerConfig {
   AttentionKind attention = AttentionKind::kda;
   IndexerKind indexer = IndexerKind::none;
@@ -135,10 +143,11 @@ struct ModelConfig {
   MlpConfig mlp;
   MoeConfig moe;
   VisionConfig vision;
+  Quantization quantization;
   std::string tensor_prefix;  // "language_model."
   std::vector<int32_t> eos_tokens;
 
-  // Parameters as the config describes them, in total and used per token.
+  // Parameters as the config describes them, in total and used per token: those of a survey of the config alone.
   uint64_t parameters = 0, active_parameters = 0;
 
   // Sources of attention residuals that are banked.
@@ -149,8 +158,12 @@ struct ModelConfig {
 };
 
 // Dispatches on the outer architecture; a family or key that we do not know is a typed error that names it. `folder`
-// is where a model that reads pictures has its preprocessor_config.json.
+// is where a model that reads pictures has its preprocessor_config.json; empty: the config is all there is, and how
+// pictures are brought to size stays open.
 Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& config, const std::string& where,
                                                               const std::string& folder = ".");
+
+// What a sequence of the model keeps.
+StateLayout state_layout_of(const ModelConfig& config);
 
 }  // namespace dsa

@@ -33,7 +33,7 @@ void expert_products(Step& s, const BlockContext& c, const MoeWeights& w, const 
     ops::expert_groups(s, a.offsets, type, {products.begin(), products.size()},
                        mxfp4 ? a.mxfp4_groups : nullptr, mxfp4 ? nullptr : a.linear_groups, groups);
     if (mxfp4)
-      ops::mxfp4_linear(s, x, a.mxfp4_groups, groups, c.options.mxfp4_route, out_dim, a.mxfp4_workspace);
+      ops::mxfp4_linear(s, x, a.mxfp4_groups, groups, out_dim);
     else
       ops::expert_linear(s, x, a.linear_groups, groups, type, out_dim);
   }
@@ -43,7 +43,7 @@ void expert_products(Step& s, const BlockContext& c, const MoeWeights& w, const 
 void biased_moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor out) {
   Activations& a = s.activations();
   const MoeConfig& config = c.config.moe;
-  ops::linear(s, h, w.router, a.router_logits);  // [tokens, experts]
+  ops::exact_linear(s, h, w.router, a.router_logits);  // [tokens, experts]
   ops::add_bias(s, w.router_logit_bias, a.router_logits);
   ops::softmax_router(s, a.router_logits, a.expert_ids, a.expert_weights);
   ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
@@ -66,7 +66,7 @@ void moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor o
   if (config.biased) return biased_moe(s, c, w, h, out);
 
   // Which experts, and how much of each: decided on the full hidden vector.
-  ops::linear(s, h, w.router, a.router_logits);  // [tokens, experts]
+  ops::exact_linear(s, h, w.router, a.router_logits);  // [tokens, experts]
   const ops::Routing routing{config.renormalize, config.scale, config.groups, config.top_groups};
   ops::router(s, a.router_logits, w.router_bias, routing, a.expert_ids, a.expert_weights);
   ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);

@@ -102,7 +102,7 @@ class HyperResiduals final : public Residuals {
 
   const Tensor& mix(Step& s, const HyperWeights& w) {
     Activations& a = s.activations();
-    ops::linear(s, flat(a), w.fn, a.hyper_logits);  // [tokens, mixes]
+    ops::exact_linear(s, flat(a), w.fn, a.hyper_logits);  // [tokens, mixes]
     ops::hyper_mix(s, a.streams, a.hyper_logits, w.base, w.scale, config_.iterations, norm_eps_, config_.eps,
                    a.x, a.hyper_coefficients);
     return a.x;

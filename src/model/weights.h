@@ -14,6 +14,7 @@
 #include "io/checkpoint.h"
 #include "kernels/common/experts.h"
 #include "model/model_config.h"
+#include "model/weight_survey.h"
 #include "ops/ops.h"
 
 namespace dsa {
@@ -150,6 +151,9 @@ struct DecoderWeights {
 
 // Finds tensors by name, checks shape and number format, and gives views. Errors name file, tensor, found,
 // expected.
+//
+// Over a survey it notes what is asked for instead: nothing is read, nothing that is missing or does not fit is an
+// error, and tensors may be null.
 class WeightLoader {
  public:
   // What is read: everything, or headers alone, for the sizes of what a load would make; values are zeros then.
@@ -157,14 +161,21 @@ class WeightLoader {
 
   WeightLoader(const Checkpoint& checkpoint, std::string prefix, DecoderWeights& owner,
                Reads reads = Reads::all)
-      : checkpoint_(checkpoint), prefix_(std::move(prefix)), owner_(owner), reads_(reads) {}
+      : checkpoint_(&checkpoint), prefix_(std::move(prefix)), owner_(owner), reads_(reads) {}
+  WeightLoader(WeightSurvey& survey, std::string prefix, DecoderWeights& owner)
+      : survey_(&survey), prefix_(std::move(prefix)), owner_(owner) {}
 
   // The same with another prefix.
   WeightLoader with_prefix(std::string prefix) const {
-    return {checkpoint_, std::move(prefix), owner_, reads_};
+    WeightLoader other = *this;
+    other.prefix_ = std::move(prefix);
+    return other;
   }
 
-  bool has(const std::string& name) const { return checkpoint_.find(prefix_ + name) != nullptr; }
+  // `assumed` is the answer of a config alone.
+  bool has(const std::string& name, bool assumed) const;
+  // Whether the tensor is there must be as wanted: "'<name>' is missing, but <why>".
+  Status expect(const std::string& name, bool wanted, const char* why) const;
   // A matrix as it lies in the file: bf16, f32, or FP8 with the scales of its tiles in <name>_scale_inv.
   Status matrix(const std::string& name, std::vector<int64_t> shape, Tensor& out);
   // The same for operators that read no FP8: an FP8 matrix is expanded here, once.
@@ -174,27 +185,37 @@ class WeightLoader {
   // Element-wise product of two vectors, as f32.
   Status product(const std::string& a, std::vector<int64_t> shape_a, const std::string& b,
                  std::vector<int64_t> shape_b, Tensor& out);
+  // Calls f(e, weights) for each expert.
+  using ExpertLoader = std::function<Status(int64_t e, ExpertWeights& out)>;
+  Status for_each_expert(int64_t experts, std::vector<ExpertWeights>& out, const ExpertLoader& f);
   // An MXFP4 matrix (X.weight_packed, X.weight_scale) or one that matrix() reads (X.weight): what is there decides.
   Status expert_matrix(const std::string& name, int64_t out_dim, int64_t in_dim, ExpertMatrix& out);
   // The matrices of all experts in one tensor: MXFP4 (X_blocks, X_scales), or plain (X), which lies transposed and is
   // turned here, once.
-  Status stacked_experts(const std::string& name, int64_t out_dim, int64_t in_dim,
+  Status stacked_experts(const std::string& name, int64_t experts, int64_t out_dim, int64_t in_dim,
                          ExpertMatrix ExpertWeights::*pick, std::vector<ExpertWeights>& out);
-  // f32 memory that lives as long as the weights, zeros.
-  float* own(size_t floats) { return static_cast<float*>(own_bytes(floats * sizeof(float))); }
+  // f32 memory that lives as long as the weights, zeros; null over a survey, which fills nothing.
+  float* own(size_t floats);
 
  private:
-  Result<const StoredTensor*> find(const std::string& name, const std::vector<int64_t>& shape, bool at_least);
+  Result<const StoredTensor*> find(const std::string& name, const std::vector<int64_t>& shape, TensorUse use,
+                                   bool at_least = false);
+  Status matrix_of(TensorUse use, const std::string& name, const std::vector<int64_t>& shape, Tensor& out);
+  Status vector_of(TensorUse use, const std::string& name, const std::vector<int64_t>& shape, Tensor& out,
+                   bool at_least);
   Result<const float*> block_scales(const std::string& name, const std::vector<int64_t>& shape);
+  Status check_exponents(const StoredTensor& scales, const std::string& name) const;
   const void* aligned(const StoredTensor& tensor);
   void* own_bytes(size_t bytes);
   bool reads_all() const { return reads_ == Reads::all; }
   std::string file_of(const StoredTensor& tensor) const;
+  const StoredTensor* stored(const std::string& name) const;
 
-  const Checkpoint& checkpoint_;
+  const Checkpoint* checkpoint_ = nullptr;  // one of the two
+  WeightSurvey* survey_ = nullptr;
   std::string prefix_;
   DecoderWeights& owner_;
-  Reads reads_;
+  Reads reads_ = Reads::all;
 };
 
 }  // namespace dsa

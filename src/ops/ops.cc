@@ -33,12 +33,33 @@ void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bi
   s.kernels().layer_norm(args, s.queue());
 }
 
-void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y) {
+namespace {
+
+void linear(Step& s, Route route, const Tensor& x, const Tensor& weight, Tensor y) {
   DSA_ASSERT(x.dim[0] == y.dim[0] && x.dim[1] == weight.dim[1] && y.dim[1] == weight.dim[0] &&
              weight.is_dense());
-  const LinearArgs args{x.f32(),     weight.data, weight.dtype,   y.f32(),        x.stride[0],
-                        y.stride[0], dim(x, 0),   dim(weight, 1), dim(weight, 0), weight.block_scales};
+  DSA_ASSERT(route == Route::exact || linear_workspace_bytes(x.dim[0], x.dim[1]) <= s.workspace().bytes);
+  const LinearArgs args{.x = x.f32(),
+                        .weight = weight.data,
+                        .weight_type = weight.dtype,
+                        .y = y.f32(),
+                        .x_stride = x.stride[0],
+                        .y_stride = y.stride[0],
+                        .rows = dim(x, 0),
+                        .in_dim = dim(weight, 1),
+                        .out_dim = dim(weight, 0),
+                        .weight_scales = weight.block_scales,
+                        .route = route,
+                        .workspace = s.workspace().data};
   s.kernels().linear(args, s.queue());
+}
+
+}  // namespace
+
+void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y) { linear(s, s.route(), x, weight, y); }
+
+void exact_linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y) {
+  linear(s, Route::exact, x, weight, y);
 }
 
 void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed, Tensor y) {
@@ -148,10 +169,11 @@ void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, in
   s.kernels().expert_linear(args, s.queue());
 }
 
-void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, Mxfp4Route route,
-                  int out_dim, void* workspace) {
-  const Mxfp4LinearArgs args{x.f32(), groups,    num_groups, workspace, x.stride[0],
-                             out_dim, dim(x, 0), dim(x, 1),  out_dim,   route};
+void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, int out_dim) {
+  DSA_ASSERT(s.route() == Route::exact ||
+             mxfp4_linear_workspace_bytes(x.dim[0], x.dim[1]) <= s.workspace().bytes);
+  const Mxfp4LinearArgs args{x.f32(),   groups,    num_groups, s.workspace().data, x.stride[0], out_dim,
+                             dim(x, 0), dim(x, 1), out_dim,    s.route()};
   s.kernels().mxfp4_linear(args, s.queue());
 }
 

@@ -13,6 +13,8 @@ void embedding(Step& s, const Tensor& table, Tensor y);                         
 void rms_norm(Step& s, const Tensor& x, const Tensor& weight, float eps, Tensor y);  // [rows, dim]
 void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, Tensor y);
 void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y);  // [rows, out_dim]
+// The same on the exact route, whatever that of the step: for scores that choose experts or positions.
+void exact_linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y);
 // Per-head products; `weight`, bf16 or f32, is [heads, out_dim, in_dim], or [heads, in_dim, out_dim] if transposed.
 void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed,
                  Tensor y);  // [tokens, heads, out]
@@ -44,8 +46,7 @@ void expert_groups(Step& s, const Tensor& offsets, DType type, std::span<const E
                    Mxfp4LinearGroup* mxfp4, ExpertLinearGroup* linear, int num_groups);
 void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, int num_groups,
                    DType weight_type, int out_dim);
-void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, Mxfp4Route route,
-                  int out_dim, void* workspace);
+void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, int out_dim);
 
 // The way of MXFP4 experts through FP8; see kernels/mxfp4_to_fp8 and kernels/fp8_expert_linear.
 void mxfp4_exponents(Step& s, const uint8_t* blocks, const uint8_t* scales, int64_t rows, int in_dim,

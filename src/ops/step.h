@@ -61,12 +61,25 @@ class BatchMemory {
   int placed_dim_ = 0;
 };
 
+// Room for the activations that products on the fast route round.
+struct Workspace {
+  void* data = nullptr;
+  size_t bytes = 0;
+};
+
 class Step {
  public:
   Step(Backend& backend, const PagePool& pool, const Batch& batch, const BatchView& view,
-       Activations& activations)
-      : backend_(backend), pool_(&pool), batch_(&batch), view_(view), activations_(&activations) {}
-  // A pass without sequences: operators that ask for the batch or its pages have nothing to do here.
+       Activations& activations, Route route, Workspace workspace)
+      : backend_(backend),
+        pool_(&pool),
+        batch_(&batch),
+        view_(view),
+        activations_(&activations),
+        route_(route),
+        workspace_(workspace) {}
+  // A pass without sequences, on the exact route: operators that ask for the batch or its pages have nothing to do
+  // here.
   explicit Step(Backend& backend) : backend_(backend) {}
 
   const KernelTable& kernels() const { return backend_.kernels(); }
@@ -77,6 +90,8 @@ class Step {
   const BatchView& view() const { return DSA_ASSERT(batch_), view_; }
   Activations& activations() { return DSA_ASSERT(activations_), *activations_; }
   int tokens() const { return batch().tokens; }
+  Route route() const { return route_; }
+  Workspace workspace() const { return workspace_; }
 
   // The paged rows of one layer.
   PagedRows latents(int layer) const { return pool_->latents(layer, view().block_tables, batch().max_pages); }
@@ -102,6 +117,8 @@ class Step {
   const Batch* batch_ = nullptr;
   BatchView view_;
   Activations* activations_ = nullptr;
+  Route route_ = Route::exact;
+  Workspace workspace_;
 };
 
 }  // namespace dsa

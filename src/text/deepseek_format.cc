@@ -76,11 +76,18 @@ class DeepseekReader : public AnswerReader {
 
 Result<std::shared_ptr<const ChatFormat>> DeepseekFormat::create(std::shared_ptr<const Tokenizer> tokenizer,
                                                                  std::string_view chat_template) {
-  // The older template of V3 writes no </think>; the encoder of V4 writes calls as text between DSML tags.
-  DSA_TRY(check_template(chat_template, "DeepSeek V3.1",
-                         {"<｜User｜>", "<｜Assistant｜>", "</think>", "<｜tool▁sep｜>"},
-                         {"DSML", "<|im_start|>", "[gMASK]", "<|open|>", "<|start|>"}));
   auto format = std::make_shared<DeepseekFormat>();
+  // The older template of V3 writes no </think>; V4 calls the block of its calls tool_calls.
+  format->writes_dsml_ =
+      chat_template.empty() || chat_template.find("function_calls") != std::string_view::npos;
+  if (format->writes_dsml_)
+    DSA_TRY(check_template(chat_template, "DeepSeek V3.2",
+                           {"<｜User｜>", "<｜Assistant｜>", "</think>", "｜DSML｜", "<function_results>"},
+                           {"<｜tool▁sep｜>", "<|im_start|>", "[gMASK]", "<|open|>", "<|start|>"}));
+  else
+    DSA_TRY(check_template(chat_template, "DeepSeek V3.1",
+                           {"<｜User｜>", "<｜Assistant｜>", "</think>", "<｜tool▁sep｜>"},
+                           {"DSML", "<|im_start|>", "[gMASK]", "<|open|>", "<|start|>"}));
   Markers& m = format->markers_;
   DSA_ASSIGN(m.begin, require_control(*tokenizer, "<｜begin▁of▁sentence｜>"));
   DSA_ASSIGN(m.end, require_control(*tokenizer, "<｜end▁of▁sentence｜>"));
@@ -102,6 +109,7 @@ Result<std::shared_ptr<const ChatFormat>> DeepseekFormat::create(std::shared_ptr
   }
   if (!has_all)
     for (const auto& marker : optional) *marker.id = -1;
+  format->dsml_ = {tokenizer->control_id("｜DSML｜").value_or(-1), m.end, m.think, m.end_think};
   format->tokenizer_ = std::move(tokenizer);
   return std::shared_ptr<const ChatFormat>(std::move(format));
 }
@@ -113,7 +121,8 @@ Result<RenderedChat> DeepseekFormat::render(const std::vector<Message>& messages
   const auto need_calls = [&] {
     if (m.call < 0) writer.fail(error(Code::unsupported, "the tokenizer has no tokens for calls of tools"));
   };
-  if (!options.tools.empty() && options.may_call)
+  const bool declares = !options.tools.empty() && options.may_call;
+  if (declares && !writes_dsml_)
     writer.fail(
         error(Code::unsupported,
               "this chat format has no place for declarations of tools; write them into the system message")
@@ -123,18 +132,21 @@ Result<RenderedChat> DeepseekFormat::render(const std::vector<Message>& messages
   size_t last_user = 0;
   for (size_t i = 0; i < order.size(); ++i)
     if (order[i]->role == Role::user) last_user = i;
-  bool was_user = false;
+  // Declarations stand behind the first system message, or behind one without text.
+  const bool begins_with_system = !order.empty() && order[0]->role == Role::system;
+  if (declares && writes_dsml_ && !begins_with_system) write_dsml_tools(writer, dsml_, options.tools);
+  bool was_user = false, was_result = false;
   for (size_t i = 0; i < order.size(); ++i) {
     const Message& message = *order[i];
     writer.begin_message(size_t(&message - messages.data()));
     switch (message.role) {
       case Role::system:
-        if (i > 0 && order[i - 1]->role == Role::system) writer.text("\n\n");
+        if (i > 0 && order[i - 1]->role == Role::system && !writes_dsml_) writer.text("\n\n");
         break;
       case Role::user: writer.control(m.user); break;
       case Role::assistant:
-        if (!was_user) break;  // it goes on behind the results of its calls
-        writer.control(m.assistant);
+        if (!was_user && !(writes_dsml_ && was_result)) break;  // it goes on behind the results of its calls
+        if (was_user) writer.control(m.assistant);
         if (!message.reasoning.empty() && i > last_user) {
           writer.control(m.think);
           writer.text(message.reasoning);
@@ -142,14 +154,28 @@ Result<RenderedChat> DeepseekFormat::render(const std::vector<Message>& messages
         writer.control(m.end_think);
         break;
       case Role::tool:
-        need_calls();
-        writer.control(m.output);
+        if (writes_dsml_) {
+          writer.text(was_result ? "\n<result>" : "\n\n<function_results>\n<result>");
+        } else {
+          need_calls();
+          writer.control(m.output);
+        }
         break;
     }
     was_user = message.role == Role::user;
+    was_result = message.role == Role::tool;
     writer.parts(message);
-    if (message.role == Role::tool) writer.control(m.end_output);
-    if (!message.calls.empty()) {
+    if (was_result && writes_dsml_) {
+      writer.text("</result>");
+      if (i + 1 == order.size() || order[i + 1]->role != Role::tool) writer.text("\n</function_results>\n\n");
+    } else if (was_result) {
+      writer.control(m.end_output);
+    }
+    if (i == 0 && begins_with_system && declares && writes_dsml_)
+      write_dsml_tools(writer, dsml_, options.tools);
+    if (!message.calls.empty() && writes_dsml_) {
+      write_dsml_calls(writer, dsml_, message.calls);
+    } else if (!message.calls.empty()) {
       need_calls();
       writer.control(m.calls);
       for (const ToolCall& call : message.calls) {
@@ -163,9 +189,9 @@ Result<RenderedChat> DeepseekFormat::render(const std::vector<Message>& messages
     }
     if (message.role == Role::assistant) writer.control(m.end);
   }
-  const bool is_next = options.ask && (order.empty() || order.back()->role != Role::tool);
+  const bool is_next = options.ask && (writes_dsml_ || !was_result);
   if (is_next) {
-    writer.control(m.assistant);
+    if (!was_result) writer.control(m.assistant);
     writer.control(options.thinking ? m.think : m.end_think);
   }
   DSA_ASSIGN(RenderedChat chat, writer.finish());
@@ -174,6 +200,7 @@ Result<RenderedChat> DeepseekFormat::render(const std::vector<Message>& messages
 }
 
 std::unique_ptr<AnswerReader> DeepseekFormat::reader(bool in_reasoning, std::span<const Tool>) const {
+  if (writes_dsml_) return dsml_reader(tokenizer_, dsml_, in_reasoning);
   return std::make_unique<DeepseekReader>(tokenizer_, markers_, in_reasoning);
 }
 

@@ -43,10 +43,13 @@ class Bytes {
   std::unique_ptr<uint16_t[]> words_;
 };
 
+// What a row is compared with. An instruction of int16 products does half as many as one of int8 products.
+enum class Peak { f32, int16, int8 };
+
 struct Row {
   std::string name;
   double bytes, operations;  // of one call: weights read, two operations for each product
-  bool int8;                 // compared with the int8 peak
+  Peak peak;
   std::function<void()> call;
   std::vector<double> times;
 };
@@ -58,13 +61,15 @@ class KernelsBench {
   }
 
   int run() {
-    for (const int rows : {1, 4, 16, 64, 512}) add_linear(rows, 2048, 8192);
-    for (const int rows : {1, 512}) add_linear(rows, 7168, 2048);
+    for (const Route route : {Route::fast, Route::exact}) {
+      for (const int rows : {1, 4, 16, 64, 512}) add_linear(route, rows, 2048, 8192);
+      for (const int rows : {1, 512}) add_linear(route, rows, 7168, 2048);
+    }
     for (const int rows : {1, 16, 512}) add_experts(rows, 8, 2048, 2048);
-    for (const int rows : {1, 4, 16, 64, 512}) add_mxfp4(Mxfp4Route::fast, rows, 1, 2048, 8192);
-    for (const int rows : {1, 512}) add_mxfp4(Mxfp4Route::fast, rows, 1, 7168, 2048);
-    for (const int rows : {1, 16, 64}) add_mxfp4(Mxfp4Route::fast, rows, 8, 2048, 2048);
-    for (const int rows : {1, 64}) add_mxfp4(Mxfp4Route::exact, rows, 1, 2048, 8192);
+    for (const int rows : {1, 4, 16, 64, 512}) add_mxfp4(Route::fast, rows, 1, 2048, 8192);
+    for (const int rows : {1, 512}) add_mxfp4(Route::fast, rows, 1, 7168, 2048);
+    for (const int rows : {1, 16, 64}) add_mxfp4(Route::fast, rows, 8, 2048, 2048);
+    for (const int rows : {1, 64}) add_mxfp4(Route::exact, rows, 1, 2048, 8192);
     for (const int tokens : {1, 512}) add_heads(tokens, 32, 128, 512, true);
     for (const int tokens : {1, 512}) add_heads(tokens, 32, 512, 128, false);
     add_rms_norm(512, 2048);
@@ -81,15 +86,17 @@ class KernelsBench {
   }
 
  private:
-  void add(std::string name, double bytes, double operations, bool int8, std::function<void()> call) {
-    rows_.push_back({std::move(name), bytes, operations, int8, std::move(call), {}});
+  void add(std::string name, double bytes, double operations, Peak peak, std::function<void()> call) {
+    rows_.push_back({std::move(name), bytes, operations, peak, std::move(call), {}});
   }
 
-  void add_linear(int rows, int in, int out) {
+  void add_linear(Route route, int rows, int in, int out) {
     const size_t bytes = size_t(in) * out * sizeof(bf16);
-    add(concat("linear bf16            ", rows, " x ", in, " -> ", out), double(bytes), 2.0 * rows * in * out,
-        false, [=, this] {
-          kernels_.linear({x_.data(), bf16_.next(bytes), DType::bf16, y_.data(), in, out, rows, in, out},
+    const char* name = route == Route::fast ? "linear bf16 fast       " : "linear bf16 exact      ";
+    add(concat(name, rows, " x ", in, " -> ", out), double(bytes), 2.0 * rows * in * out,
+        route == Route::fast ? Peak::int16 : Peak::f32, [=, this] {
+          kernels_.linear({x_.data(), bf16_.next(bytes), DType::bf16, y_.data(), in, out, rows, in, out,
+                           nullptr, route, workspace(linear_workspace_bytes(rows, in))},
                           pool_);
         });
   }
@@ -97,7 +104,7 @@ class KernelsBench {
   void add_experts(int rows, int groups, int in, int out) {
     const size_t bytes = size_t(in) * out * sizeof(bf16);
     add(concat("expert_linear bf16     ", groups, " x ", rows, " x ", in, " -> ", out),
-        double(bytes) * groups, 2.0 * groups * rows * in * out, false, [=, this] {
+        double(bytes) * groups, 2.0 * groups * rows * in * out, Peak::f32, [=, this] {
           std::vector<ExpertLinearGroup> g;
           for (int i = 0; i < groups; ++i) g.push_back({bf16_.next(bytes), 0, rows, y_.data()});
           for (int i = 0; i < groups; ++i) g[size_t(i)].y += size_t(i) * rows * out;
@@ -105,18 +112,20 @@ class KernelsBench {
         });
   }
 
-  void add_mxfp4(Mxfp4Route route, int rows, int groups, int in, int out) {
+  void add_mxfp4(Route route, int rows, int groups, int in, int out) {
     const size_t bytes = size_t(in) * out / 2, scales = size_t(in) * out / 32;
-    const char* name = route == Mxfp4Route::fast ? "mxfp4_linear fast      " : "mxfp4_linear exact     ";
+    const char* name = route == Route::fast ? "mxfp4_linear fast      " : "mxfp4_linear exact     ";
     add(concat(name, groups, " x ", rows, " x ", in, " -> ", out), double(bytes + scales) * groups,
-        2.0 * groups * rows * in * out, route == Mxfp4Route::fast, [=, this] {
+        2.0 * groups * rows * in * out, route == Route::fast ? Peak::int8 : Peak::f32, [=, this] {
           std::vector<Mxfp4LinearGroup> g;
           for (int i = 0; i < groups; ++i)
             g.push_back({static_cast<const uint8_t*>(nibbles_.next(bytes)),
                          static_cast<const uint8_t*>(codes_.next(scales)), 0, rows,
                          y_.data() + size_t(i) * rows * out});
           kernels_.mxfp4_linear(
-              {x_.data(), g.data(), groups, workspace(rows, in), in, out, rows, in, out, route}, pool_);
+              {x_.data(), g.data(), groups, workspace(mxfp4_linear_workspace_bytes(rows, in)), in, out, rows,
+               in, out, route},
+              pool_);
         });
   }
 
@@ -124,7 +133,7 @@ class KernelsBench {
     const size_t bytes = size_t(heads) * in * out * sizeof(bf16);
     add(concat(transposed ? "head_linear transposed " : "head_linear            ", tokens, " x ", heads,
                " x ", in, " -> ", out),
-        double(bytes), 2.0 * tokens * heads * in * out, false, [=, this] {
+        double(bytes), 2.0 * tokens * heads * in * out, Peak::f32, [=, this] {
           kernels_.head_linear(
               {x_.data(), bf16_.next(bytes), DType::bf16, y_.data(), int64_t(heads) * in, in,
                int64_t(heads) * out, out, int64_t(in) * out, tokens, heads, in, out, transposed},
@@ -133,14 +142,13 @@ class KernelsBench {
   }
 
   void add_rms_norm(int rows, int dim) {
-    add(concat("rms_norm               ", rows, " x ", dim), double(rows) * dim * 4, 0, false, [=, this] {
+    add(concat("rms_norm               ", rows, " x ", dim), double(rows) * dim * 4, 0, Peak::f32, [=, this] {
       kernels_.rms_norm({x_.data(), x_.data(), y_.data(), dim, dim, rows, dim, 1e-5f}, pool_);
     });
   }
 
-  void* workspace(int rows, int in) {
-    const size_t bytes = mxfp4_linear_workspace_bytes(rows, in) + 64;
-    if (workspace_.size() < bytes) workspace_.resize(bytes);
+  void* workspace(size_t bytes) {
+    if (workspace_.size() < bytes + 64) workspace_.resize(bytes + 64);
     const auto address = reinterpret_cast<uintptr_t>(workspace_.data());
     return reinterpret_cast<void*>((address + 63) / 64 * 64);
   }
@@ -153,7 +161,9 @@ class KernelsBench {
         read * 1e-9, f32 * 1e-9, int8 * 1e-9);
     printf("%-46s %10s %8s %7s %8s %7s\n", "", "ms", "GB/s", "of read", "GOP/s", "of peak");
     for (const Row& row : rows_) {
-      const double time = median_of(row.times), peak = row.int8 ? int8 : f32;
+      const double time = median_of(row.times), peak = row.peak == Peak::f32     ? f32
+                                                       : row.peak == Peak::int16 ? int8 / 2
+                                                                                 : int8;
       printf("%-46s %10.3f %8.1f %6.0f%%", row.name.c_str(), time * 1e3, row.bytes / time * 1e-9,
              100 * row.bytes / time / read);
       if (row.operations > 0) printf(" %8.1f", row.operations / time * 1e-9);

@@ -142,7 +142,7 @@ TEST_SUITE("cuda") {
   TEST_CASE("a batch gives what its sequences give alone, and a prompt in chunks what it gives whole") {
     for (const char* name : kFolders) {
       INFO(name);
-      Device device(name, {.mxfp4_route = Mxfp4Route::exact});
+      Device device(name, {.route = Route::exact});
       Random random(11);
       const int vocab = device.config->vocab;
       const std::vector<int32_t> lengths = {3, 90, 41, 64};
@@ -174,7 +174,7 @@ TEST_SUITE("cuda") {
       Random random(3);
       std::vector<std::vector<Values>> logits;
       ModelOptions fused, expanded, one_expert;
-      fused.mxfp4_route = Mxfp4Route::exact;
+      fused.route = Route::exact;
       expanded.fp8_rows = one_expert.fp8_rows = 1;
       one_expert.fp8_workspace_bytes = 1;
       std::vector<std::vector<int32_t>> prompts;

@@ -615,7 +615,7 @@ bool parse(int argc, char** argv, Options& o) {
     } else if (take("--route")) {
       o.route = value;
       if (o.route != "fast" && o.route != "exact") return false;
-      o.model.mxfp4_route = o.route == "fast" ? Mxfp4Route::fast : Mxfp4Route::exact;
+      o.model.route = o.route == "fast" ? Route::fast : Route::exact;
     } else if (o.folder.empty() && arg[0] != '-') {
       o.folder = arg;
     } else {

@@ -59,8 +59,8 @@ std::vector<int32_t> answer(LoadedModel& model, const Prompt& prompt, size_t tok
   return ids;
 }
 
-LoadedModel load(Mxfp4Route route) {
-  auto model = load_model(kFolder, {.mxfp4_route = route});
+LoadedModel load(Route route) {
+  auto model = load_model(kFolder, {.route = route});
   REQUIRE_MESSAGE(model.is_ok(), model.status().message());
   return std::move(model).value();
 }
@@ -69,7 +69,7 @@ LoadedModel load(Mxfp4Route route) {
 
 TEST_SUITE("golden/bundled") {
   TEST_CASE("the chat format gives the recorded prompts, token by token") {
-    LoadedModel model = load(Mxfp4Route::fast);
+    LoadedModel model = load(Route::fast);
     const auto format = chat_format();
     REQUIRE(goldens()["goldens"].size() >= 8);
     for (const Json& golden : goldens()["goldens"]) {
@@ -79,11 +79,11 @@ TEST_SUITE("golden/bundled") {
   }
 
   TEST_CASE("greedy answers are the recorded ones, on both routes") {
-    for (const Mxfp4Route route : {Mxfp4Route::exact, Mxfp4Route::fast}) {
+    for (const Route route : {Route::exact, Route::fast}) {
       LoadedModel model = load(route);
       const auto format = chat_format();
       for (const Json& golden : goldens()["goldens"]) {
-        INFO(golden["name"].get<std::string>(), route == Mxfp4Route::exact ? ", exact" : ", fast");
+        INFO(golden["name"].get<std::string>(), route == Route::exact ? ", exact" : ", fast");
         const auto expected = golden["answer_ids"].get<std::vector<int32_t>>();
         CHECK(answer(model, prompt_of(model, *format, golden), expected.size()) == expected);
       }
@@ -91,7 +91,7 @@ TEST_SUITE("golden/bundled") {
   }
 
   TEST_CASE("a picture gives the same answer however steps split it") {
-    LoadedModel model = load(Mxfp4Route::fast);
+    LoadedModel model = load(Route::fast);
     const auto format = chat_format();
     int pictures = 0;
     for (const Json& golden : goldens()["goldens"]) {
@@ -149,7 +149,7 @@ TEST_SUITE("golden/bundled") {
   }
 
   TEST_CASE("logits and selected positions are those of the PyTorch model") {
-    LoadedModel model = load(Mxfp4Route::exact);
+    LoadedModel model = load(Route::exact);
     const auto format = chat_format();
     SelectionRecorder recorder;
     recorder.attach(*model.decoder);

@@ -6,7 +6,8 @@
 // token and selected position equal; a fixture with pictures also has vision=.., the same measure over the patches and
 // the outputs of the tower, with the same limit, and canvas=.., the largest difference of a resized pixel, at most 1.
 //
-// The fast route rounds activations to int8. In a random model that now and then tips a router or a
+// The fast route rounds activations to int8 for MXFP4 weights, and bf16 weights and their activations to 12 and 14 bits. In
+// a random model that now and then tips a router or a
 // selection, and the row's logits then differ as a whole; between such rows the rounding is small. So it must
 // keep the median row within 5 % of the largest logit, and the best token in nine of ten rows whose lead is
 // larger than twice the median row's error.
@@ -95,11 +96,10 @@ void compare_set(const SelectionRecorder& recorder, int layer, int position,
   if (set == nullptr || *set != expected) report.sets_equal = false;
 }
 
-Result<Report> run(const std::string& folder, const std::string& weights, Mxfp4Route route,
+Result<Report> run(const std::string& folder, const std::string& weights, Route route,
                    const std::string& device) {
   DSA_ASSIGN(const Expected expected, read_expected(folder));
-  DSA_ASSIGN(LoadedModel model,
-             load_model(join_path(folder, weights), {.mxfp4_route = route}, 1024, 2, device));
+  DSA_ASSIGN(LoadedModel model, load_model(join_path(folder, weights), {.route = route}, 1024, 2, device));
   SelectionRecorder recorder;
   recorder.attach(*model.decoder);
   const int prompt = int(expected.input_ids.size()), vocab = expected.vocab;
@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const bool exact = route == "exact";
-  const auto result = run(folder, weights, exact ? Mxfp4Route::exact : Mxfp4Route::fast, device);
+  const auto result = run(folder, weights, exact ? Route::exact : Route::fast, device);
   if (!result.is_ok()) {
     printf("FAIL %s: %s\n", folder.c_str(), result.status().message().c_str());
     return 1;

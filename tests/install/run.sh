@@ -31,7 +31,7 @@ check() {
 answers() { "$@" "$model" "$kQuestion" | tee /dev/stderr | grep -q Paris; }
 
 install_tree() {
-  cmake --build "$build" --target dsa_sdk && cmake --install "$build" --prefix "$work/first" --strip &&
+  cmake --build "$build" --target dsa_sdk dsa_inspect dsa_convert && cmake --install "$build" --prefix "$work/first" --strip &&
     mv "$work/first" "$work/moved"
 }
 check "install, and move the tree" install_tree
@@ -44,6 +44,8 @@ for name in dsa_sdk highway nlohmann-json pcre2 sentencepiece stb webp xxhash li
   check "licence of $name" test -s "$prefix/share/licenses/dsa_sdk/$name.txt"
 done
 
+check "dsa_convert converts" "$prefix/bin/dsa_convert" "$root/tests/golden/glm_moe_dsa/model" "$work/converted" --quiet
+
 consumer() {
   cmake -S "$root/tests/install/consumer" -B "$work/consumer" -DSAMPLE="$root/samples/chat.c" \
     -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$work/consumer"
@@ -53,6 +55,9 @@ check "find_package(dsa_sdk) answers" answers "$work/consumer/by_cmake"
 check "pkg-config in CMake answers" answers "$work/consumer/by_pkgconfig"
 check "the static library answers" answers "$work/consumer/by_static"
 check "functions resolved at run time answer" answers "$work/consumer/at_run_time" "$lib/libdsa_sdk.so"
+
+inspects() { "$prefix/bin/dsa_inspect" "$model" | grep -q "0 missing, 0 refused, 0 unexpected"; }
+check "the installed dsa_inspect knows every tensor of the model" inspects
 
 newer_package() {
   mkdir -p "$work/newer" && printf '%s\n' "cmake_minimum_required(VERSION 3.25)" "project(newer LANGUAGES NONE)" \

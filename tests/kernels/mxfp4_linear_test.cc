@@ -13,8 +13,8 @@ namespace {
 
 using namespace test;
 
-constexpr Mxfp4Route kRoutes[] = {Mxfp4Route::exact, Mxfp4Route::fast};
-const char* name(Mxfp4Route route) { return route == Mxfp4Route::exact ? "exact" : "fast"; }
+constexpr Route kRoutes[] = {Route::exact, Route::fast};
+const char* name(Route route) { return route == Route::exact ? "exact" : "fast"; }
 
 // What the format says, without arithmetic on bits.
 double table_e2m1(int nibble) {
@@ -51,7 +51,7 @@ struct Mxfp4Case {
   size_t y_stride() const { return size_t(out_dim) + 3; }
   float& at(int r, int i) { return x[size_t(r) * x_stride() + i]; }
 
-  Values run(void (*kernel)(const Mxfp4LinearArgs&, Queue&), Mxfp4Route route) const {
+  Values run(void (*kernel)(const Mxfp4LinearArgs&, Queue&), Route route) const {
     Values y = poisoned(size_t(total()) * y_stride());
     std::vector<Mxfp4LinearGroup> groups;
     int row = 0;
@@ -61,10 +61,9 @@ struct Mxfp4Case {
     std::vector<Line> workspace(mxfp4_linear_workspace_bytes(total(), in_dim) / 64 + 1);
     memset(static_cast<void*>(workspace.data()), 0xff, workspace.size() * 64);
     ThreadPool queue(3);
-    kernel(
-        {x.data(), groups.data(), int(groups.size()), route == Mxfp4Route::fast ? workspace.data() : nullptr,
-         int64_t(x_stride()), int64_t(y_stride()), total(), in_dim, out_dim, route},
-        queue);
+    kernel({x.data(), groups.data(), int(groups.size()), route == Route::fast ? workspace.data() : nullptr,
+            int64_t(x_stride()), int64_t(y_stride()), total(), in_dim, out_dim, route},
+           queue);
     return y;
   }
 
@@ -104,7 +103,7 @@ TEST_SUITE("kernels/mxfp4_linear") {
     c.scales = {127, 129};
     for (int i = 0; i < 64; ++i) c.at(0, i) = 0;
     c.at(0, 0) = 127, c.at(0, 1) = 2, c.at(0, 32) = 127, c.at(0, 33) = -3;  // s = 1 in both blocks
-    for (const Mxfp4Route route : kRoutes)
+    for (const Route route : kRoutes)
       CHECK(c.run(ref::mxfp4_linear, route)[0] == 645.5f);  // 63.5 + 2 + 4 * (127 + 18)
   }
 
@@ -129,7 +128,7 @@ TEST_SUITE("kernels/mxfp4_linear") {
     for (int r = 0; r < 32; ++r)
       for (int i = 0; i < 32; ++i) c.at(r, i) = float(r == i);
     for (const auto& variant : variants(&KernelTable::mxfp4_linear)) {
-      const Values y = c.run(variant.run, Mxfp4Route::exact);
+      const Values y = c.run(variant.run, Route::exact);
       for (int code = 0; code < 256; ++code)
         for (int r = 0; r < 32; ++r) {
           INFO(variant.name, " code ", code, " column ", r);
@@ -157,7 +156,7 @@ TEST_SUITE("kernels/mxfp4_linear") {
             c.blocks[3] = uint8_t(nibble), c.scales[0] = uint8_t(code);
             std::fill(c.x.begin(), c.x.end(), 1.f);
             const float expected = float(table_e2m1(nibble) * table_e8m0(code));
-            const float actual = c.run(variant.run, Mxfp4Route::exact)[0];
+            const float actual = c.run(variant.run, Route::exact)[0];
             // A GPU multiplies the weight by pieces of x, and those of 1 are 1, 0 and 0.
             CHECK((actual == expected ||
                    (variant.name == "cuda" && std::isinf(expected) && std::isnan(actual))));
@@ -173,8 +172,8 @@ TEST_SUITE("kernels/mxfp4_linear") {
         for (int b = 3; b < 6; ++b) c.scales[size_t(b)] = 0;
         for (int r = 0; r < rows; ++r)
           for (int i = 0; i < 96; ++i) c.at(r, i) *= 0x1p100f;
-        const Values y = c.run(variant.run, Mxfp4Route::fast),
-                     want = c.rounded(variant.name).run(ref::mxfp4_linear, Mxfp4Route::exact);
+        const Values y = c.run(variant.run, Route::fast),
+                     want = c.rounded(variant.name).run(ref::mxfp4_linear, Route::exact);
         for (int r = 0; r < rows; ++r) {
           const size_t at = size_t(r) * c.y_stride();
           CHECK(std::isnan(y[at]));
@@ -192,9 +191,8 @@ TEST_SUITE("kernels/mxfp4_linear") {
     for (int i = 0; i < 32; ++i) c.at(0, i) = float(i + 1);
     for (const auto& variant : implementations(&KernelTable::mxfp4_linear)) {
       INFO(variant.name);
-      CHECK(c.run(variant.run, Mxfp4Route::exact)[0] ==
-            400);  // 0.5 * (1 + 3 + ... + 31) + (2 + 4 + ... + 32)
-      CHECK(std::abs(c.run(variant.run, Mxfp4Route::fast)[0] - 400) < 32 * 0.75 * 0.126);  // swapped: 392
+      CHECK(c.run(variant.run, Route::exact)[0] == 400);  // 0.5 * (1 + 3 + ... + 31) + (2 + 4 + ... + 32)
+      CHECK(std::abs(c.run(variant.run, Route::fast)[0] - 400) < 32 * 0.75 * 0.126);  // swapped: 392
     }
   }
 
@@ -203,8 +201,8 @@ TEST_SUITE("kernels/mxfp4_linear") {
       for (const auto& variant : variants(&KernelTable::mxfp4_linear)) {
         INFO(variant.name, " at ", shape.rows, " x ", shape.in_dim, " -> ", shape.out_dim);
         const Mxfp4Case c({shape.rows}, shape.in_dim, shape.out_dim);
-        CHECK(relative_error(c.run(variant.run, Mxfp4Route::exact),
-                             c.run(ref::mxfp4_linear, Mxfp4Route::exact)) < 1e-5);
+        CHECK(relative_error(c.run(variant.run, Route::exact), c.run(ref::mxfp4_linear, Route::exact)) <
+              1e-5);
       }
   }
 
@@ -213,8 +211,8 @@ TEST_SUITE("kernels/mxfp4_linear") {
       const Mxfp4Case c({shape.rows}, shape.in_dim, shape.out_dim);
       for (const auto& variant : implementations(&KernelTable::mxfp4_linear)) {
         INFO(variant.name, " at ", shape.rows, " x ", shape.in_dim, " -> ", shape.out_dim);
-        const Values want = c.rounded(variant.name).run(ref::mxfp4_linear, Mxfp4Route::exact);
-        CHECK(relative_error(c.run(variant.run, Mxfp4Route::fast), want) < 1e-5);
+        const Values want = c.rounded(variant.name).run(ref::mxfp4_linear, Route::exact);
+        CHECK(relative_error(c.run(variant.run, Route::fast), want) < 1e-5);
       }
     }
   }
@@ -222,10 +220,10 @@ TEST_SUITE("kernels/mxfp4_linear") {
   TEST_CASE("the fast route is off by at most half a step per activation") {
     // |error| <= sum over blocks of s / 2 * sum of |W|, with s = max|x| / 127.
     Mxfp4Case c({3}, 512, 40);
-    const Values exact = c.run(ref::mxfp4_linear, Mxfp4Route::exact);
+    const Values exact = c.run(ref::mxfp4_linear, Route::exact);
     for (const auto& variant : implementations(&KernelTable::mxfp4_linear)) {
       INFO(variant.name);
-      const Values fast = c.run(variant.run, Mxfp4Route::fast);
+      const Values fast = c.run(variant.run, Route::fast);
       for (int r = 0; r < 3; ++r)
         for (int o = 0; o < 40; ++o) {
           double bound = 0;
@@ -254,12 +252,12 @@ TEST_SUITE("kernels/mxfp4_linear") {
         };
         for (const float value : {0.f, 1e-44f, 1e-38f}) {
           fill(value);
-          CHECK(relative_error(c.run(variant.run, Mxfp4Route::fast),
-                               c.run(ref::mxfp4_linear, Mxfp4Route::exact)) < 0.05);
+          CHECK(relative_error(c.run(variant.run, Route::fast), c.run(ref::mxfp4_linear, Route::exact)) <
+                0.05);
         }
         for (const float value : {std::numeric_limits<float>::quiet_NaN(), INFINITY, -INFINITY}) {
           c.at(0, 40) = value;
-          const Values y = c.run(variant.run, Mxfp4Route::fast);
+          const Values y = c.run(variant.run, Route::fast);
           for (int o = 0; o < 5; ++o)  // bf16 has infinities
             CHECK((std::isnan(y[size_t(o)]) || (variant.name == "cuda" && std::isinf(y[size_t(o)]))));
           for (int r = 1; r < rows; ++r) CHECK(std::isfinite(y[size_t(r) * c.y_stride()]));
@@ -270,18 +268,18 @@ TEST_SUITE("kernels/mxfp4_linear") {
   TEST_CASE("groups of different sizes, none among them, on both routes") {
     for (const std::vector<int>& rows :
          {std::vector<int>{0}, {0, 0, 1}, {1, 1, 1, 1, 1, 1, 1, 1}, {0, 3, 17, 0, 1, 6}, {210, 1, 0, 4}})
-      for (const Mxfp4Route route : kRoutes)
+      for (const Route route : kRoutes)
         for (const auto& variant : variants(&KernelTable::mxfp4_linear)) {
           INFO(variant.name, " ", name(route), ", ", rows.size(), " groups, the first of ", rows[0]);
           const Mxfp4Case c(rows, 160, 37);
-          const Mxfp4Case seen = route == Mxfp4Route::exact ? c : c.rounded(variant.name);
-          CHECK(relative_error(c.run(variant.run, route), seen.run(ref::mxfp4_linear, Mxfp4Route::exact)) <
+          const Mxfp4Case seen = route == Route::exact ? c : c.rounded(variant.name);
+          CHECK(relative_error(c.run(variant.run, route), seen.run(ref::mxfp4_linear, Route::exact)) <
                 1e-5);
         }
   }
 
   TEST_CASE("groups may share rows of x") {
-    for (const Mxfp4Route route : kRoutes)
+    for (const Route route : kRoutes)
       for (const auto& variant : implementations(&KernelTable::mxfp4_linear)) {
         INFO(variant.name, " ", name(route));
         const Mxfp4Case c({6}, 96, 20);
@@ -302,7 +300,7 @@ TEST_SUITE("kernels/mxfp4_linear") {
   }
 
   TEST_CASE("a row alone equals the same row among others, bit for bit") {
-    for (const Mxfp4Route route : kRoutes)
+    for (const Route route : kRoutes)
       for (const auto& variant : variants(&KernelTable::mxfp4_linear))
         for (const int in_dim : {96, 640, 2208}) {
           INFO(variant.name, " ", name(route), " in_dim ", in_dim);

@@ -1,6 +1,6 @@
 // One truth, many routes: the same tokens give the same logits and selections however they arrive.
 //
-// On the exact MXFP4 route: the fast one rounds activations to int8, and a difference in the last bit of an f32 can
+// On the exact route: the fast one rounds activations to int8, and a difference in the last bit of an f32 can
 // move a value to the next step.
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ std::string fixture(const char* name) {
 }
 
 LoadedModel load(const char* name = "kimi_k31", ModelOptions options = {}) {
-  options.mxfp4_route = Mxfp4Route::exact;
+  options.route = Route::exact;
   auto model = load_model(fixture(name), options, 4096);
   REQUIRE_MESSAGE(model.is_ok(), model.status().message());
   return std::move(model).value();

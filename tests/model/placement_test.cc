@@ -144,14 +144,14 @@ TEST_SUITE("model/placement") {
       INFO(name);
       const Files files = open(name);
       ModelOptions fused, expanded, one_expert, wrong;  // wrong: each expert does another's work
-      fused.mxfp4_route = Mxfp4Route::exact;
+      fused.route = Route::exact;
       expanded.fp8_rows = one_expert.fp8_rows = 1;
       one_expert.fp8_workspace_bytes = 1;
       Random random(3);
       std::vector<std::vector<int32_t>> prompts;
       for (int i = 0; i < kPrompts; ++i) prompts.push_back(random_tokens(random, 150, files.config->vocab));
       std::vector<std::vector<Values>> logits;
-      wrong.mxfp4_route = Mxfp4Route::exact;
+      wrong.route = Route::exact;
       wrong.rotate_experts = files.config->moe.biased ? 0 : 1;
       for (const ModelOptions* options : {&fused, &expanded, &one_expert, &wrong}) {
         Device device(files, *options);

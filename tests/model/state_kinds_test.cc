@@ -15,8 +15,7 @@ constexpr double kTolerance = 3e-5;
 const char* const kFamilies[] = {"gpt_oss", "glm5_next"};
 
 LoadedModel load(const std::string& name) {
-  auto model =
-      load_model(DSA_SOURCE_DIR "/tests/golden/" + name + "/model-mxfp4", {.mxfp4_route = Mxfp4Route::exact});
+  auto model = load_model(DSA_SOURCE_DIR "/tests/golden/" + name + "/model-mxfp4", {.route = Route::exact});
   REQUIRE_MESSAGE(model.is_ok(), model.status().message());
   return std::move(model).value();
 }

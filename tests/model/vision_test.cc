@@ -220,7 +220,7 @@ TEST_SUITE("model/vision") {
   }
 
   TEST_CASE("IMG-11 features placed over media tokens give the same logits however the prompt is cut") {
-    auto loaded = load_model(kModel, {.mxfp4_route = Mxfp4Route::exact});
+    auto loaded = load_model(kModel, {.route = Route::exact});
     REQUIRE(loaded.is_ok());
     LoadedModel model = std::move(loaded).value();
     const auto expected = read_expected(kFolder);
@@ -271,7 +271,7 @@ TEST_SUITE("model/vision") {
   }
 
   TEST_CASE("IMG-11 in a batch each sequence gets its own rows") {
-    auto loaded = load_model(kModel, {.mxfp4_route = Mxfp4Route::exact});
+    auto loaded = load_model(kModel, {.route = Route::exact});
     REQUIRE(loaded.is_ok());
     LoadedModel model = std::move(loaded).value();
     const int hidden = model.config->hidden;

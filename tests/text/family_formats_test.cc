@@ -24,6 +24,7 @@ Message called(std::vector<ToolCall> calls, const std::string& content = "",
 }
 
 constexpr std::span<const ImageSlot> kNoPictures;
+constexpr TokenId kNothing = 256;  // a control token that means nothing within an answer
 
 struct Family {
   const char* name;
@@ -52,11 +53,15 @@ const Family kDeepseek{
      "</think>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
      "<｜tool▁call▁end｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"},
     "<｜User｜> <｜Assistant｜> </think> <｜tool▁sep｜>"};
+const Family kDsml{"deepseek_v32",
+                   {"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>",
+                    "<think>", "</think>", "｜DSML｜"},
+                   "<｜User｜> <｜Assistant｜> </think> <｜DSML｜function_calls> <function_results>"};
 const Family kHarmony{"gpt_oss",
                       {"<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>",
                        "<|call|>", "<|endoftext|>"},
                       "<|start|> <|message|> <|channel|> <|end|> analysis commentary final"};
-const std::vector<const Family*> kFamilies = {&kK2, &kGlm, &kGlm5, &kDeepseek, &kHarmony};
+const std::vector<const Family*> kFamilies = {&kK2, &kGlm, &kGlm5, &kDeepseek, &kDsml, &kHarmony};
 
 struct Chat {
   explicit Chat(const Family& family, bool with_template = false)
@@ -234,8 +239,8 @@ TEST_SUITE("text/family_formats") {
     CHECK(chat.format->render({shown}, slots, {}).status().code() == Code::argument);
   }
 
-  TEST_CASE("DeepSeek V3.1 and V3.2") {
-    const Chat chat(kDeepseek);
+  TEST_CASE("DeepSeek V3.1 and V3.2-Exp") {
+    const Chat chat(kDeepseek, true);
     const std::string talk =
         "Be "
         "short.<｜User｜>Hi<｜Assistant｜></think>Hello.<｜end▁of▁sentence｜><｜User｜>Again<｜Assistant｜>";
@@ -259,6 +264,133 @@ TEST_SUITE("text/family_formats") {
                     "1}<｜tool▁call▁end｜>"
                     "<｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
                     true) == "reasoning:Hm.|answer:Wait.|call add:{\"a\": 1}|DONE|END");
+  }
+
+  // The expected text is that of the vendor's encoder, by the example beside it.
+  TEST_CASE("DeepSeek V3.2: tools as DSML") {
+    for (const bool is_control : {true, false}) {
+      Family family = kDsml;
+      if (!is_control) family.controls.pop_back();
+      const Chat chat(family);
+      CHECK(chat.format->has_tools());
+      const std::string declared =
+          "\n\n## Tools\n\nYou have access to a set of tools you can use to answer the user's question.\n"
+          "You can invoke functions by writing a \"<｜DSML｜function_calls>\" block like the following as "
+          "part of your "
+          "reply to the user:\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"$FUNCTION_NAME\">\n"
+          "<｜DSML｜parameter name=\"$PARAMETER_NAME\" "
+          "string=\"true|false\">$PARAMETER_VALUE</｜DSML｜parameter>\n"
+          "...\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"$FUNCTION_NAME2\">\n...\n</｜DSML｜invoke>\n"
+          "</｜DSML｜function_calls>\n\nString and scalar parameters should be specified as is without any "
+          "escaping or "
+          "quotes, while lists and objects should use JSON format. The \"string\" attribute should be set to "
+          "\"true\" "
+          "for string type parameters and \"false\" for other types (numbers, booleans, arrays, "
+          "objects).\n\nIf the "
+          "thinking_mode is enabled, then after function results you should strongly consider outputting a "
+          "thinking "
+          "block. Here is an example:\n\n<｜DSML｜function_calls>\n...\n</｜DSML｜function_calls>\n\n"
+          "<function_results>\n...\n</function_results>\n\n<think>...thinking about results</think>\n\nHere "
+          "are the "
+          "functions available in JSONSchema format:\n<functions>\n"
+          "{\"name\": \"add\", \"description\": \"Adds.\", \"strict\": true, \"parameters\": {\"type\": "
+          "\"object\", "
+          "\"properties\": {\"b\": {\"type\": \"integer\", \"description\": \"One\\nmore\"}, \"a\": "
+          "{\"type\": "
+          "\"string\", \"enum\": [\"x\", \"y\"]}, \"c\": {\"type\": \"array\", \"items\": {\"type\": "
+          "\"number\"}, "
+          "\"default\": [1]}}, \"required\": [\"b\"]}}\n{\"name\": \"now\"}\n</functions>\n";
+      CHECK(chat.render(kTalk, {.tools = tools()}) ==
+            "<｜begin▁of▁sentence｜>Be short." + declared +
+                "<｜User｜>Hi<｜Assistant｜></"
+                "think>Hello.<｜end▁of▁sentence｜><｜User｜>Again<｜Assistant｜><think>");
+      CHECK(chat.render({kTalk[1]}, {.ask = false, .begins = false, .tools = tools()}) ==
+            declared + "<｜User｜>Hi");
+      CHECK(chat.render(kTalk, {.may_call = false, .tools = tools()}) == chat.render(kTalk, {}));
+
+      const std::string calls =
+          "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"add\">\n"
+          "<｜DSML｜parameter name=\"b\" string=\"false\">1</｜DSML｜parameter>\n"
+          "<｜DSML｜parameter name=\"a\" string=\"true\">é\"</｜DSML｜parameter>\n"
+          "<｜DSML｜parameter name=\"c\" string=\"false\">[1, 2.50]</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+          "<｜DSML｜invoke "
+          "name=\"now\">\n\n</｜DSML｜invoke>\n</｜DSML｜function_calls><｜end▁of▁sentence｜>";
+      const std::string results =
+          "\n\n<function_results>\n<result>3</result>\n<result>12</result>\n</function_results>\n\n";
+      std::vector<Message> loop = {said(Role::user, "?"), called({kAdd, kNow}, "Wait.", "Hm."),
+                                   result("c2", "12"), result("c1", "3")};
+      const std::string asked = "<｜User｜>?<｜Assistant｜><think>Hm.</think>Wait." + calls + results;
+      CHECK(chat.render(loop, {.begins = false}) == asked + "<think>");
+      CHECK(chat.render(loop, {.thinking = false, .begins = false}) == asked + "</think>");
+      CHECK(chat.render(loop, {.ask = false, .begins = false}) == asked);
+      CHECK(chat.format->render(loop, kNoPictures, {}).value().in_reasoning);
+      Message answer = said(Role::assistant, "Noon.");
+      answer.reasoning = "So.";
+      loop.push_back(answer);
+      CHECK(chat.render(loop, {.ask = false, .begins = false}) ==
+            asked + "<think>So.</think>Noon.<｜end▁of▁sentence｜>");
+      loop.push_back(said(Role::user, "!"));  // the reasoning of an earlier turn is gone
+      CHECK(chat.render(loop, {.ask = false, .begins = false}) ==
+            "<｜User｜>?<｜Assistant｜></think>Wait." + calls + results +
+                "</think>Noon.<｜end▁of▁sentence｜><｜User｜>!");
+      CHECK(chat.format->render({called({{"c", "f", "{"}})}, kNoPictures, {}).status().code() == Code::json);
+
+      CHECK(chat.hear("Hm.</think>Wait." + calls, true) ==
+            "reasoning:Hm.|answer:Wait.|call add:{\"b\": 1, \"a\": \"é\\\"\", \"c\": [1, 2.50]}|DONE|call "
+            "now:{}|DONE|END");
+      // What only looks like a tag, and line ends that no tag follows, are text.
+      CHECK(chat.hear("a\n\n<b> <｜DSML｜function\n\n\n", false) == "answer:a\n\n<b> <｜DSML｜function\n");
+      CHECK(chat.hear("a\n\n\n<｜DSML｜function_calls>\n</｜DSML｜function_calls>b<｜end▁of▁sentence｜>",
+                      false) == "answer:a\nb|END");
+      CHECK(chat.hear("a\n<｜end▁of▁sentence｜>", false) == "answer:a\n|END");
+      const std::string head = "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n";
+      CHECK(chat.hear(head + "<｜DSML｜parameter name=\"k\" string=\"true\"><think> </｜DSML｜x> "
+                             "\"\n</｜DSML｜parameter>\n"
+                             "</｜DSML｜invoke>",
+                      false) == "call f:{\"k\": \"<think> </｜DSML｜x> \\\"\\n\"}|DONE");
+      CHECK(chat.hear(head + "<｜DSML｜parameter name=\"k\" string=\"true\">ab", false) ==
+            "call f:{\"k\": \"ab");
+      CHECK(chat.hear(head + "<｜DSML｜invoke name=\"g\">", false) == "call f:");
+      std::string closing;
+      chat.hear(head + "<｜DSML｜parameter name=\"k\" string=\"true\">a", false, {}, &closing);
+      CHECK(closing ==
+            "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls><｜end▁of▁sentence｜>");
+    }
+  }
+
+  TEST_CASE("DeepSeek V3.2: an answer reads the same however its tokens cut it") {
+    const std::string answer =
+        "Wait.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"add\">\n<｜DSML｜parameter name=\"b\" "
+        "string=\"true\">é<</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke "
+        "name=\"now\">\n\n</｜DSML｜invoke>"
+        "\n</｜DSML｜function_calls>";
+    const std::string expected = "Wait.+add{\"b\": \"é<\"}.+now{}.";
+    for (size_t cut = 0; cut <= answer.size(); ++cut) {
+      // Two long tokens, then bytes: what one token holds is more than one event.
+      struct Cut : test::ByteTokenizer {
+        using ByteTokenizer::ByteTokenizer;
+        std::string_view bytes(TokenId id) const override {
+          return id < 2 ? parts[id] : ByteTokenizer::bytes(id);
+        }
+        std::string_view parts[2];
+      };
+      auto tokenizer = std::make_shared<Cut>(kDsml.controls);
+      tokenizer->parts[0] = std::string_view(answer).substr(0, cut);
+      tokenizer->parts[1] = std::string_view(answer).substr(cut);
+      const auto reader = ChatFormat::create("deepseek_v32", tokenizer).value()->reader(false, {});
+      std::string heard;
+      std::vector<TokenId> ids = {0, 1};
+      for (int i = 0; i < 8; ++i) ids.push_back(kNothing);
+      ids.push_back(tokenizer->control_id("<｜end▁of▁sentence｜>").value());
+      for (const TokenId id : ids) {
+        const AnswerReader::Piece piece = reader->push(id);
+        if (piece.begins_call) heard += "+" + std::string(piece.name);
+        heard += piece.text;
+        if (piece.ends_call) heard += ".";
+      }
+      INFO("cut at ", cut);
+      CHECK(heard == expected);
+    }
   }
 
   TEST_CASE("gpt_oss: harmony") {
@@ -378,7 +510,7 @@ TEST_SUITE("text/family_formats") {
 
   TEST_CASE("TOK-03: control tokens come from the formats, never from text, names, reasoning or tools") {
     for (const Family* family : kFamilies) {
-      const Chat chat(*family);
+      const Chat chat(*family, family == &kDeepseek);
       std::string hostile;
       for (const std::string& name : family->controls) hostile += name;
       const auto controls = [&](const std::string& content) {
@@ -388,7 +520,7 @@ TEST_SUITE("text/family_formats") {
         Message named = said(Role::user, content);
         named.name = content;
         std::vector<Tool> declared;
-        if (family != &kDeepseek)
+        if (chat.format->has_tools())
           declared = tools_from_json("[{\"name\": \"f\", \"description\": \"" + content + "\"}]").value();
         const auto rendered = chat.format->render(
             {said(Role::system, content), named, answer, result("id", content)}, {}, {.tools = declared});
@@ -442,10 +574,14 @@ TEST_SUITE("text/family_formats") {
         {&kDeepseek,
          "Hm.</think>Wait.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
          "<｜tool▁calls▁end｜>"},
+        {&kDsml,
+         "Hm.</think>Wait.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter "
+         "name=\"k\" "
+         "string=\"false\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"},
         {&kHarmony,
          "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes."}};
     for (const auto& [family, answer] : answers) {
-      const Chat chat(*family);
+      const Chat chat(*family, family == &kDeepseek);
       const std::vector<TokenId> ids = chat.tokenizer->encode_markup(answer).value();
       for (size_t size = 0; size <= ids.size(); ++size) {
         const auto reader = chat.format->reader(family != &kK2, {});
@@ -484,7 +620,9 @@ TEST_SUITE("text/family_formats") {
       CHECK(status(std::string(family->chat_template) + "<|im_start|>").message().find("'<|im_start|>'") !=
             std::string::npos);
       for (const Family* other : kFamilies)
-        if (std::string(other->chat_template) != family->chat_template && other->controls != family->controls)
+        if (std::string(other->chat_template) != family->chat_template &&
+            other->controls != family->controls &&
+            std::string(other->name) != family->name)  // V3.1 and V3.2 are told apart by their templates
           CHECK(status(other->chat_template).code() == Code::unsupported);
     }
   }
@@ -507,7 +645,7 @@ TEST_SUITE("text/family_formats") {
 
   TEST_CASE("failures name the message") {
     for (const Family* family : kFamilies) {
-      const Chat chat(*family);
+      const Chat chat(*family, family == &kDeepseek);
       const Status status =
           chat.format->render({kTalk[1], said(Role::user, "a\xFF")}, kNoPictures, {}).status();
       CHECK(status.code() == Code::utf8);

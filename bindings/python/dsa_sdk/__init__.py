@@ -52,7 +52,7 @@ from ._image import Image, Operation
 from ._library import api_level, has_feature, library_path, load, version
 from ._prompt import Prompt
 from ._run import Pieces, Run
-from ._runtime import Model, Package, Runtime
+from ._runtime import Model, Package, Plan, Runtime
 from ._session import RunOptions, Session
 from ._values import (
     DeviceInfo,
@@ -61,6 +61,7 @@ from ._values import (
     ModelStats,
     Notice,
     PackageInfo,
+    PlanSummary,
     Prefill,
     Progress,
     PromptCost,
@@ -118,6 +119,8 @@ __all__ = [
     "Package",
     "PackageInfo",
     "Pieces",
+    "Plan",
+    "PlanSummary",
     "Prefill",
     "Progress",
     "Prompt",

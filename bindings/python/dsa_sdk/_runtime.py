@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from . import _c, _wake
 from ._callbacks import Blocking, OnProgress, unsigned
-from ._constants import ModelState, Status
+from ._constants import Bound, ModelState, Status
 from ._library import Handle, Owner, address, check, encoded, library, text_of, view_of
 from ._prompt import token_array
 from ._run import SLICE_MS
 from ._session import Session
-from ._values import DeviceInfo, ModelStats, PackageInfo
+from ._values import DeviceInfo, ModelStats, PackageInfo, PlanSummary
 
 
 
@@ -133,9 +134,22 @@ class Package(Owner):
         check(library().dsa_package_get_meta(self._live, encoded(key), address(out)))
         return text_of(out)
 
-    def load(self, *, queue_limit: int = 0, on_progress: OnProgress | None = None) -> Model:
+    def plan(
+        self,
+        *,
+        context_tokens: int = 0,
+        sessions: int = 0,
+        host_bytes: int = 0,
+        leave_host_bytes: int = 0,
+    ) -> Plan:
+        """What loading would cost on this machine as it is now. Zero: the longest context, one session, what is free."""
+        return Plan(self, context_tokens, sessions, host_bytes, leave_host_bytes)
+
+    def load(
+        self, plan: Plan | None = None, *, queue_limit: int = 0, on_progress: OnProgress | None = None
+    ) -> Model:
         """Loads the weights on this thread. `on_progress` may answer False to stop; then this raises Cancelled."""
-        return Model(self, queue_limit, on_progress)
+        return Model(self, plan, queue_limit, on_progress)
 
     def close(self) -> None:
         self._handle = None
@@ -147,15 +161,69 @@ class Package(Owner):
         self.close()
 
 
+class Plan(Owner):
+    """Where a package would go on this machine. One that is not feasible says in `explain()` what would help."""
+
+    def __init__(
+        self, package: Package, context_tokens: int, sessions: int, host_bytes: int, leave_host_bytes: int
+    ) -> None:
+        budget = _c.dsa_budget(
+            host_bytes=unsigned("host_bytes", host_bytes, 64),
+            leave_host_bytes=unsigned("leave_host_bytes", leave_host_bytes, 64),
+        )
+        request = _c.dsa_plan_request(
+            budget=ctypes.pointer(budget),
+            context_tokens=unsigned("context_tokens", context_tokens),
+            sessions=unsigned("sessions", sessions),
+        )
+        out = ctypes.c_void_p()
+        check(library().dsa_plan_create(package._live, address(request), address(out)))
+        self._handle = Handle(out.value or 0, library().dsa_plan_release)
+        summary = _c.dsa_plan_summary()
+        check(library().dsa_plan_get(self._live, address(summary)))
+        self.summary = PlanSummary(
+            bool(summary.feasible),
+            Bound(summary.bound),
+            summary.context_tokens,
+            summary.sessions,
+            summary.device_bytes,
+            summary.host_bytes,
+            summary.disk_bytes_per_token,
+            summary.experts_on_device,
+            summary.experts_on_host,
+        )
+
+    def explain(self) -> dict[str, Any]:
+        """Kernels, tensors, parameters, bytes, state, precision and placement, as dsa_plan_explain() gives them."""
+        out = _c.Str()
+        check(library().dsa_plan_explain(self._live, address(out)))
+        described: dict[str, Any] = json.loads(text_of(out))
+        return described
+
+    def close(self) -> None:
+        self._handle = None
+
+    def __enter__(self) -> Plan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class Model(Owner):
     """Loaded weights with their scheduler, shared by all sessions."""
 
-    def __init__(self, package: Package, queue_limit: int, on_progress: OnProgress | None) -> None:
+    def __init__(
+        self, package: Package, plan: Plan | None, queue_limit: int, on_progress: OnProgress | None
+    ) -> None:
         options = _c.dsa_load_options(queue_limit=unsigned("queue_limit", queue_limit))
         out = ctypes.c_void_p()
         with Blocking(on_progress) as call:
             status = library().dsa_model_load(
-                package._live, None, address(options), call.callback, None, address(out)
+                package._live,
+                None if plan is None else plan._live,
+                address(options),
+                call.callback, None, address(out)
             )
             if status >= 0:
                 self._handle = Handle(out.value or 0, library().dsa_model_release)

@@ -167,6 +167,21 @@ class PackageInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanSummary:
+    """With full contexts; the experts that are on no device and not in memory are read from the disk."""
+
+    feasible: bool
+    bound: Bound
+    context_tokens: int
+    sessions: int
+    device_bytes: int
+    host_bytes: int
+    disk_bytes_per_token: int
+    experts_on_device: float
+    experts_on_host: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModelStats:
     state: ModelState
     device_bytes: int

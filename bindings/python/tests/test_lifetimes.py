@@ -14,6 +14,31 @@ import dsa_sdk as dsa
 from support import ENDLESS, FRANCE, MODEL, command, model, python, runtime, script_environment
 
 
+class Plans(unittest.TestCase):
+    def test_a_model_is_loaded_as_planned(self):
+        with runtime().open(MODEL) as package:
+            plan = package.plan(context_tokens=512, sessions=2)
+            self.assertTrue(plan.summary.feasible)
+            self.assertEqual((plan.summary.context_tokens, plan.summary.sessions), (512, 2))
+            described = plan.explain()
+            self.assertEqual(described["plan"]["host_bytes"], plan.summary.host_bytes)
+            self.assertEqual(described["missing_operators"], [])
+            with package.load(plan) as planned, planned.session() as chat:
+                self.assertEqual(chat.info.max_tokens, 512)
+            plan.close()
+            self.assertRaises(dsa.Closed, plan.explain)
+
+    def test_one_that_does_not_fit_says_what_would_help(self):
+        with runtime().open(MODEL) as package, package.plan(host_bytes=4096) as plan:
+            self.assertFalse(plan.summary.feasible)
+            self.assertTrue(plan.explain()["plan"]["advice"])
+            with self.assertRaises(dsa.MemoryShort) as caught:
+                package.load(plan)
+            self.assertEqual(caught.exception.available, 4096)
+            self.assertRaises(dsa.ArgumentError, package.plan, context_tokens=-1)
+            self.assertRaises(dsa.LimitExceeded, package.plan, context_tokens=1 << 30)
+
+
 class Release(unittest.TestCase):
     NAMES = ("runtime", "package", "model", "session", "prompt", "run")
 

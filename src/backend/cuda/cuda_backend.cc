@@ -116,6 +116,13 @@ Status check_driver(int& count) {
   return cuda_status(failure, "the driver cannot be used");
 }
 
+// What a device of this capability runs; of none: what the build has.
+std::vector<KernelVariant> kernels_of(int capability) {
+  std::vector<KernelVariant> variants{{"cuda", cuda_kernels(kCudaCapabilityMin)}};
+  if (capability == 90 || capability == 0) variants.push_back({"sm90", cuda_kernels(90)});
+  return variants;
+}
+
 DeviceInfo describe(int ordinal) {
   DeviceInfo info;
   info.id = concat("cuda:", ordinal);
@@ -143,6 +150,7 @@ DeviceInfo describe(int ordinal) {
   info.backend_bytes = kCudaScratchBytes;
   const int capability = 10 * properties.major + properties.minor;
   info.fp8_rows = fp8_rows_of(capability);
+  info.kernels = kernels_of(capability);
   if (capability < kCudaCapabilityMin) {
     info.why_not = error(Code::backend, properties.name, " has compute capability ", properties.major, ".",
                          properties.minor, ", expected ", kCudaCapabilityMin / 10, ".",
@@ -171,6 +179,7 @@ std::vector<DeviceInfo> find_devices() {
     none.name = "CUDA";
     none.driver = driver_text();
     none.why_not = usable;
+    none.kernels = kernels_of(0);
     devices.push_back(none);
   }
   return devices;

@@ -49,10 +49,10 @@ Status parse_groups(const JsonFields& text, const char* groups_key, ModelConfig&
 
 }  // namespace
 
-Status refuse_unknown_keys(const JsonFields& fields, std::initializer_list<const char*> known) {
+Status refuse_unknown_keys(const JsonFields& fields, Keys known, Keys also) {
   for (const auto& [key, value] : fields.json().items()) {
     const auto is_key = [&key = key](std::string_view name) { return name == key; };
-    if (std::any_of(known.begin(), known.end(), is_key) ||
+    if (std::any_of(known.begin(), known.end(), is_key) || std::any_of(also.begin(), also.end(), is_key) ||
         std::any_of(std::begin(kInertKeys), std::end(kInertKeys), is_key) || says_off(value))
       continue;
     return error(Code::unsupported, fields.where(), ": key ", in_quotes(key),
@@ -294,9 +294,9 @@ Status parse_index_sharing(const JsonFields& config, ModelConfig& out) {
   return Status::ok();
 }
 
-Result<Quantization> parse_quantization(const JsonFields& text) {
-  Quantization quantization;
-  if (!text.has("quantization_config")) return quantization;
+Status parse_quantization(const JsonFields& text, ModelConfig& out) {
+  if (!text.has("quantization_config")) return Status::ok();
+  Quantization& quantization = out.quantization;
   DSA_ASSIGN(const JsonFields config, text.object("quantization_config"));
   DSA_ASSIGN(const std::string method, config.string("quant_method"));
   if (method == "fp8") {
@@ -306,12 +306,18 @@ Result<Quantization> parse_quantization(const JsonFields& text) {
     if (block != std::vector<int64_t>{kFp8Block, kFp8Block})
       return error(Code::unsupported, config.where(), ": 'weight_block_size' is not [128, 128]");
   } else if (method == "compressed-tensors") {
+    quantization.mxfp4 = true;
     DSA_TRY(expect_string(config, "format", "mxfp4-pack-quantized"));
-  } else if (method != "mxfp4") {
+  } else if (method == "mxfp4") {
+    quantization.mxfp4 = true;
+  } else {
     return error(Code::unsupported, config.where(), ": 'quant_method' is ", in_quotes(method),
                  ", expected 'fp8', 'compressed-tensors' or 'mxfp4'");
   }
-  return quantization;
+  if (config.has("modules_to_not_convert")) {
+    DSA_ASSIGN(quantization.plain_modules, config.strings("modules_to_not_convert"));
+  }
+  return Status::ok();
 }
 
 Status parse_kimi_experts(const JsonFields& text, ModelConfig& out) {
@@ -376,45 +382,65 @@ Status parse_swiglu(const JsonFields& text, ModelConfig& out) {
   return Status::ok();
 }
 
-void count_parameters(ModelConfig& c) {
-  const auto product = [](int64_t a, int64_t b) { return uint64_t(a) * uint64_t(b); };
-  const uint64_t hidden = uint64_t(c.hidden);
-
-  const uint64_t kda = product(c.kda.heads, c.kda.head_dim), kda_dim = uint64_t(c.kda.head_dim);
-  const uint64_t kda_gate = c.kda.low_rank_output ? kda_dim * (hidden + kda) : kda * hidden;
-  const uint64_t kda_layer = 4 * kda * hidden + kda_gate + 3 * kda * uint64_t(c.kda.conv_width) +
-                             kda_dim * (hidden + kda + 1) + kda + uint64_t(c.kda.heads) * (hidden + 1);
-
-  const LatentAttentionConfig& a = c.latent;
-  const uint64_t values = product(a.heads, a.v_dim), queries = product(a.heads, a.nope_dim + a.rope_dim);
-  const uint64_t q_rank = uint64_t(a.q_rank);
-  const uint64_t latent_layer = (a.q_rank > 0 ? q_rank * (hidden + 1 + queries) : queries * hidden) +
-                                uint64_t(a.latent_dim + a.rope_dim) * hidden + uint64_t(a.latent_dim) +
-                                product(a.heads, a.nope_dim + a.v_dim) * uint64_t(a.latent_dim) +
-                                (a.output_gate ? 2 : 1) * values * hidden;
-  const uint64_t indexer = product(c.indexer.heads, c.indexer.dim) * q_rank +
-                           uint64_t(c.indexer.dim) * (hidden + 2) + uint64_t(c.indexer.heads) * hidden;
-
-  const uint64_t latent = uint64_t(c.moe.latent_dim);
-  const uint64_t expert = 3 * product(c.moe.expert_dim, c.expert_width());
-  const uint64_t moe_rest = uint64_t(c.moe.experts) * (hidden + 1) + 2 * latent * hidden +
-                            (c.moe.latent_norm ? latent : 0) + 3 * uint64_t(c.moe.shared_dim) * hidden;
-
-  // Two norms a layer and one behind them; attention residuals bring a norm and a vector to each.
-  const uint64_t norm = c.residual == ResidualKind::attn_residual ? 3 * hidden : hidden;
-  const uint64_t embedding = uint64_t(c.vocab) * hidden;
-  uint64_t fixed = 2 * embedding + norm, routed = 0, used = 0;
-  for (const LayerConfig& layer : c.layers) {
-    fixed += 2 * norm + (layer.attention == AttentionKind::kda ? kda_layer : latent_layer);
-    if (layer.indexer == IndexerKind::full) fixed += indexer;
-    fixed += layer.moe ? moe_rest : 3 * uint64_t(c.mlp.dim) * hidden;
-    if (layer.moe) {
-      routed += uint64_t(c.moe.experts) * expert;
-      used += uint64_t(c.moe.top_k) * expert;
-    }
-  }
-  c.parameters = fixed + routed;
-  c.active_parameters = fixed - embedding + used;
+Status parse_sparse_decoder(const JsonFields& config, Keys own, bool index_pairs, ModelConfig& out) {
+  DSA_TRY(refuse_unknown_keys(config,
+                              {"attention_bias",
+                               "first_k_dense_replace",
+                               "head_dim",
+                               "hidden_act",
+                               "hidden_size",
+                               "index_head_dim",
+                               "index_n_heads",
+                               "index_topk",
+                               "indexer_rope_interleave",
+                               "intermediate_size",
+                               "kv_lora_rank",
+                               "max_position_embeddings",
+                               "moe_intermediate_size",
+                               "moe_layer_freq",
+                               "n_group",
+                               "n_routed_experts",
+                               "n_shared_experts",
+                               "norm_topk_prob",
+                               "num_attention_heads",
+                               "num_experts_per_tok",
+                               "num_hidden_layers",
+                               "num_key_value_heads",
+                               "num_nextn_predict_layers",
+                               "q_lora_rank",
+                               "qk_head_dim",
+                               "qk_nope_head_dim",
+                               "qk_rope_head_dim",
+                               "quantization_config",
+                               "rms_norm_eps",
+                               "rope_interleave",
+                               "rope_parameters",
+                               "rope_scaling",
+                               "rope_theta",
+                               "routed_scaling_factor",
+                               "scoring_func",
+                               "tie_word_embeddings",
+                               "topk_group",
+                               "topk_method",
+                               "v_head_dim",
+                               "vocab_size"},
+                              own));
+  out.residual = ResidualKind::plain;
+  DSA_TRY(parse_decoder(config, "max_position_embeddings", out));
+  for (LayerConfig& layer : out.layers) layer.attention = AttentionKind::latent;
+  DSA_TRY(parse_latent_attention(config, 2, false, out));  // head_dim says something else from file to file
+  DSA_TRY(parse_rope(config, "qk_rope_head_dim", out.latent.rope_dim, out.rope, out.latent.scale));
+  DSA_TRY(expect_boolean(config, "rope_interleave", true, true));
+  out.latent.rope = RopeKind::pairs;
+  DSA_TRY(parse_indexer(config, out));
+  DSA_ASSIGN(const bool pairs, config.boolean_or("indexer_rope_interleave", index_pairs));
+  out.indexer.rope = pairs ? RopeKind::pairs : RopeKind::halves;
+  DSA_TRY(parse_swiglu(config, out));
+  DSA_TRY(parse_deepseek_experts(config, out));
+  DSA_TRY(parse_quantization(config, out));
+  out.indexer.fp8_keys = out.quantization.fp8;
+  DSA_TRY(check_indexer(config, out));
+  return parse_end_tokens(config, out);
 }
 
 }  // namespace dsa

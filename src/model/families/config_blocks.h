@@ -16,9 +16,11 @@ constexpr float kLatentNormEps =
     1e-6f;  // the vendors' modelling code builds these norms without an eps argument
 constexpr float kIndexKeyNormEps = 1e-6f;  // DeepSeek-V3.2's definition of the indexer
 
-// A key that is neither in `known` nor without effect on what is computed is refused, unless its value says "off": null,
-// false, 0, or empty.
-Status refuse_unknown_keys(const JsonFields& fields, std::initializer_list<const char*> known);
+using Keys = std::initializer_list<const char*>;
+
+// A key that is neither in `known` or `also` nor without effect on what is computed is refused, unless its value says
+// "off": null, false, 0, or empty.
+Status refuse_unknown_keys(const JsonFields& fields, Keys known, Keys also = {});
 // The key must be absent or have this value.
 Status expect_string(const JsonFields& fields, const char* key, const std::string& expected);
 Status expect_boolean(const JsonFields& fields, const char* key, bool otherwise, bool expected);
@@ -48,11 +50,8 @@ Status check_indexer(const JsonFields& fields, const ModelConfig& config);
 // full: the layer has an indexer; shared: it takes the set of the nearest full layer before it. The list decides, then the
 // pattern of F and S, then the frequency.
 Status parse_index_sharing(const JsonFields& config, ModelConfig& out);
-// quantization_config, if there is one: formats that tensors may have. Which tensor has which is seen at load.
-struct Quantization {
-  bool fp8 = false;
-};
-Result<Quantization> parse_quantization(const JsonFields& text);
+// quantization_config, if there is one.
+Status parse_quantization(const JsonFields& text, ModelConfig& out);
 
 // Experts under the names of the Kimi families, and of the DeepSeek and GLM families: everything but the activation.
 Status parse_kimi_experts(const JsonFields& text, ModelConfig& out);
@@ -60,7 +59,8 @@ Status parse_deepseek_experts(const JsonFields& text, ModelConfig& out);
 // hidden_act silu, and swiglu_limit if there is one.
 Status parse_swiglu(const JsonFields& text, ModelConfig& out);
 
-// Fills parameters and active_parameters of the decoder.
-void count_parameters(ModelConfig& config);
+// A decoder of DeepSeek-V3.2's layers, which GLM-5 has too, but for which of them has an indexer. `own` are the keys of the
+// family alone; index_pairs: the layout of the indexer's rotary lanes where the config does not say.
+Status parse_sparse_decoder(const JsonFields& config, Keys own, bool index_pairs, ModelConfig& out);
 
 }  // namespace dsa

@@ -21,7 +21,8 @@ Status load(WeightLoader&, const ModelConfig& c, DecoderWeights&) {
 }  // namespace
 
 const Family& deepseek_v4_family() {
-  static const Family& family = *new Family{"deepseek_v4", {"DeepseekV4ForCausalLM"}, parse, nullptr, load};
+  static const Family& family =
+      *new Family{"deepseek_v4", {"DeepseekV4ForCausalLM"}, parse, nullptr, load, nullptr};
   return family;
 }
 

@@ -7,6 +7,8 @@
 
 namespace dsa {
 
+struct ExpertNames;
+
 struct Family {
   const char* name;
   std::vector<std::string> architectures;
@@ -14,6 +16,7 @@ struct Family {
   // Called if the config has a vision part, with preprocessor_config.json.
   Status (*parse_preprocessor)(const JsonFields& preprocessor, ModelConfig& out);
   Status (*load)(WeightLoader& loader, const ModelConfig& config, DecoderWeights& out);
+  const ExpertNames* experts;          // null: none that we know
   bool preprocessor_optional = false;  // without the file, parse has set what it says
 };
 

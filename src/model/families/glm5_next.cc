@@ -83,18 +83,6 @@ Status parse_pools(const JsonFields& text, ModelConfig& out) {
   return Status::ok();
 }
 
-void count(ModelConfig& c) {
-  count_parameters(c);
-  const uint64_t mixes = uint64_t(c.hyper.mixes()), dim = uint64_t(c.indexer.dim);
-  uint64_t more = 0;
-  for (const LayerConfig& layer : c.layers) {
-    more += 2 * (mixes * (uint64_t(c.hyper.streams) * uint64_t(c.hidden) + 1) + 3);
-    if (layer.indexer == IndexerKind::full) more += dim * (uint64_t(c.hidden) + uint64_t(c.indexer.group));
-  }
-  c.parameters += more;
-  c.active_parameters += more;
-}
-
 Status parse_text(const JsonFields& text, ModelConfig& out) {
   DSA_TRY(parse_decoder(text, "max_position_embeddings", out));
   DSA_TRY(parse_hyper(text, out));
@@ -143,11 +131,9 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_TRY(expect_boolean(config, "tie_word_embeddings", false, false));
   DSA_TRY(parse_text(text, out));
   for (const JsonFields& fields : {config, text}) {
-    DSA_ASSIGN(const Quantization quantization, parse_quantization(fields));
-    (void)quantization;  // the tensors decide
+    DSA_TRY(parse_quantization(fields, out));
     DSA_TRY(parse_end_tokens(fields, out));
   }
-  count(out);
   return nested && config.has("vision_config") ? parse_glm_vision(config, out) : Status::ok();
 }
 
@@ -160,7 +146,7 @@ Status load_hyper(WeightLoader& loader, const std::string& name, const ModelConf
 
 Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
   // A file with the text alone may do without the part that tells it from pictures.
-  const std::string prefix = loader.has("model.language_model.norm.weight") || c.vision.layers > 0
+  const std::string prefix = loader.has("model.language_model.norm.weight", true) || c.vision.layers > 0
                                  ? "model.language_model."
                                  : "model.";
   DSA_TRY(loader.plain_matrix(prefix + "embed_tokens.weight", {c.vocab, c.hidden}, out.embedding));
@@ -170,7 +156,7 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
   for (size_t l = 0; l < c.layers.size(); ++l) {
     const std::string name = concat(prefix, "layers.", l, ".");
     LayerWeights& w = out.layers[l];
-    DSA_TRY(load_layer(loader, name, c, c.layers[l], "mlp.", kProjExperts, w));
+    DSA_TRY(load_layer(loader, name, c, c.layers[l], kProjExperts, w));
     DSA_TRY(load_hyper(loader, name + "hc_attn", c, w.attn_hyper));
     DSA_TRY(load_hyper(loader, name + "hc_ffn", c, w.mlp_hyper));
     if (w.indexer != IndexerKind::full) continue;
@@ -185,7 +171,8 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
 
 const Family& glm5_next_family() {
   static const Family& family = *new Family{
-      "glm5_next", {"Glm5NextForConditionalGeneration"}, parse, parse_glm_preprocessor, load, true};
+      "glm5_next", {"Glm5NextForConditionalGeneration"}, parse, parse_glm_preprocessor, load, &kProjExperts,
+      true};
   return family;
 }
 

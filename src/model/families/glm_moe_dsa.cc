@@ -8,87 +8,23 @@ namespace dsa {
 namespace {
 
 Status parse(const JsonFields& config, ModelConfig& out) {
-  DSA_TRY(refuse_unknown_keys(config, {"attention_bias",
-                                       "first_k_dense_replace",
-                                       "head_dim",
-                                       "hidden_act",
-                                       "hidden_size",
-                                       "index_head_dim",
-                                       "index_n_heads",
-                                       "index_share_for_mtp_iteration",
-                                       "index_skip_topk_offset",
-                                       "index_topk",
-                                       "index_topk_freq",
-                                       "index_topk_pattern",
-                                       "indexer_rope_interleave",
-                                       "indexer_types",
-                                       "intermediate_size",
-                                       "kv_lora_rank",
-                                       "max_position_embeddings",
-                                       "mlp_layer_types",
-                                       "moe_intermediate_size",
-                                       "moe_layer_freq",
-                                       "moe_router_dtype",
-                                       "n_group",
-                                       "n_routed_experts",
-                                       "n_shared_experts",
-                                       "norm_topk_prob",
-                                       "num_attention_heads",
-                                       "num_experts_per_tok",
-                                       "num_hidden_layers",
-                                       "num_key_value_heads",
-                                       "num_nextn_predict_layers",
-                                       "q_lora_rank",
-                                       "qk_head_dim",
-                                       "qk_nope_head_dim",
-                                       "qk_rope_head_dim",
-                                       "quantization_config",
-                                       "rms_norm_eps",
-                                       "rope_interleave",
-                                       "rope_parameters",
-                                       "rope_scaling",
-                                       "rope_theta",
-                                       "routed_scaling_factor",
-                                       "scoring_func",
-                                       "tie_word_embeddings",
-                                       "topk_group",
-                                       "topk_method",
-                                       "v_head_dim",
-                                       "vocab_size"}));
-  out.residual = ResidualKind::plain;
-  DSA_TRY(parse_decoder(config, "max_position_embeddings", out));
-  DSA_TRY(parse_latent_attention(config, 2, false, out));  // head_dim says something else from file to file
-  DSA_TRY(parse_rope(config, "qk_rope_head_dim", out.latent.rope_dim, out.rope, out.latent.scale));
-  DSA_TRY(expect_boolean(config, "rope_interleave", true, true));
-  out.latent.rope = RopeKind::pairs;
-  DSA_TRY(parse_indexer(config, out));
-  DSA_ASSIGN(const bool index_pairs, config.boolean_or("indexer_rope_interleave", true));
-  out.indexer.rope = index_pairs ? RopeKind::pairs : RopeKind::halves;
-  for (LayerConfig& layer : out.layers) layer.attention = AttentionKind::latent;
+  DSA_TRY(parse_sparse_decoder(config,
+                               {"index_share_for_mtp_iteration", "index_skip_topk_offset", "index_topk_freq",
+                                "index_topk_pattern", "indexer_types", "mlp_layer_types", "moe_router_dtype"},
+                               true, out));
   DSA_TRY(parse_index_sharing(config, out));
-  DSA_TRY(parse_swiglu(config, out));
-  DSA_TRY(parse_deepseek_experts(config, out));
-  DSA_ASSIGN(const Quantization quantization, parse_quantization(config));
-  out.indexer.fp8_keys = quantization.fp8;
-  DSA_TRY(check_indexer(config, out));
-  DSA_TRY(parse_end_tokens(config, out));
-  count_parameters(out);
   return Status::ok();
 }
 
 Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
-  DSA_TRY(load_ends(loader, c, out));
-  out.layers.resize(c.layers.size());
-  for (size_t l = 0; l < c.layers.size(); ++l)
-    DSA_TRY(load_layer(loader, concat("model.layers.", l, "."), c, c.layers[l], "mlp.", kProjExperts,
-                       out.layers[l]));
-  return Status::ok();
+  return load_plain_decoder(loader, c, kProjExperts, out);
 }
 
 }  // namespace
 
 const Family& glm_moe_dsa_family() {
-  static const Family& family = *new Family{"glm_moe_dsa", {"GlmMoeDsaForCausalLM"}, parse, nullptr, load};
+  static const Family& family =
+      *new Family{"glm_moe_dsa", {"GlmMoeDsaForCausalLM"}, parse, nullptr, load, &kProjExperts};
   return family;
 }
 

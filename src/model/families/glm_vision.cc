@@ -17,17 +17,6 @@ constexpr int64_t kTokensMin = 16, kTokensMax = 8000;  // of a picture; the imag
 constexpr float kMean[3] = {0.48145466f, 0.4578275f, 0.40821073f},
                 kStd[3] = {0.26862954f, 0.26130258f, 0.27577711f};
 
-uint64_t parameters_of(const ModelConfig& c) {
-  const VisionConfig& v = c.vision;
-  const uint64_t hidden = uint64_t(v.hidden), mlp = uint64_t(v.mlp_dim), text = uint64_t(c.hidden);
-  const uint64_t block = 2 * hidden + 2 * uint64_t(v.head_dim) + 4 * hidden * hidden + 3 * mlp * hidden +
-                         (v.biases ? 5 * hidden + 2 * mlp : 0);
-  const uint64_t tower =
-      uint64_t(kFrames) * uint64_t(v.patch_values()) * hidden + hidden + uint64_t(v.layers) * block + hidden;
-  return tower + text * (uint64_t(v.merged()) + 1) + text * text + 2 * text +
-         3 * uint64_t(v.projector_dim) * text;
-}
-
 }  // namespace
 
 Status parse_glm_vision(const JsonFields& config, ModelConfig& out) {
@@ -80,7 +69,6 @@ Status parse_glm_vision(const JsonFields& config, ModelConfig& out) {
   DSA_ASSIGN(const int64_t side, vision.integer_or("image_size", 336, 1, kMaxDim));
   (void)side;  // of training
   DSA_ASSIGN(v.biases, vision.boolean_or("attention_bias", true));
-  out.parameters += parameters_of(out);
   return Status::ok();
 }
 
@@ -111,9 +99,7 @@ namespace {
 
 // A bias is there or not as the config says.
 Status load_bias(WeightLoader& loader, const std::string& name, int64_t size, bool biases, Tensor& out) {
-  if (loader.has(name) != biases)
-    return error(Code::model, "'model.visual.", name, "' is ",
-                 biases ? "missing, but 'attention_bias' is true" : "there, but 'attention_bias' is false");
+  DSA_TRY(loader.expect(name, biases, biases ? "'attention_bias' is true" : "'attention_bias' is false"));
   return biases ? loader.vector(name, {size}, out) : Status::ok();
 }
 
@@ -143,6 +129,7 @@ Status load_patch(WeightLoader& loader, const VisionConfig& v, Tensor& out) {
   Tensor stored;
   DSA_TRY(loader.vector("patch_embed.proj.weight", {v.hidden, 3, kFrames, v.patch, v.patch}, stored));
   out = Tensor(loader.own(size_t(v.hidden * columns)), DType::f32, {v.hidden, columns});
+  if (out.is_null()) return Status::ok();
   for (int64_t row = 0; row < 3 * v.hidden; ++row)
     for (int64_t i = 0; i < square; ++i)
       out.f32()[row * square + i] =
@@ -156,6 +143,7 @@ Status load_downsample(WeightLoader& loader, const VisionConfig& v, int64_t rows
   Tensor stored;
   DSA_TRY(loader.vector("downsample.weight", {rows, hidden, v.merge, v.merge}, stored));
   out = Tensor(loader.own(size_t(rows * hidden * patches)), DType::f32, {rows, hidden * patches});
+  if (out.is_null()) return Status::ok();
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < hidden; ++c)
       for (int64_t p = 0; p < patches; ++p)

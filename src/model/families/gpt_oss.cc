@@ -69,20 +69,6 @@ Status parse_experts(const JsonFields& config, ModelConfig& out) {
   return Status::ok();
 }
 
-void count(ModelConfig& c) {
-  const uint64_t hidden = uint64_t(c.hidden), experts = uint64_t(c.moe.experts), layers = c.layers.size();
-  const uint64_t queries = uint64_t(c.grouped.heads) * uint64_t(c.grouped.head_dim),
-                 kv = uint64_t(c.grouped.kv_dim());
-  const uint64_t attention =
-      (queries + 2 * kv) * (hidden + 1) + hidden * (queries + 1) + uint64_t(c.grouped.heads);
-  const uint64_t expert =
-      2 * uint64_t(c.moe.expert_dim) * (hidden + 1) + hidden * (uint64_t(c.moe.expert_dim) + 1);
-  const uint64_t embedding = uint64_t(c.vocab) * hidden;
-  const uint64_t fixed = 2 * embedding + hidden + layers * (2 * hidden + attention + experts * (hidden + 1));
-  c.parameters = fixed + layers * experts * expert;
-  c.active_parameters = fixed - embedding + layers * uint64_t(c.moe.top_k) * expert;
-}
-
 Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_TRY(refuse_unknown_keys(config, {"attention_bias",
                                        "experts_per_token",
@@ -111,12 +97,11 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_TRY(parse_decoder(config, "max_position_embeddings", out));
   DSA_TRY(parse_attention(config, out));
   DSA_TRY(parse_experts(config, out));
-  DSA_ASSIGN(const Quantization quantization, parse_quantization(config));
-  if (quantization.fp8)
+  DSA_TRY(parse_quantization(config, out));
+  if (out.quantization.fp8)
     return error(Code::unsupported, config.where(),
                  ": quantization_config: 'quant_method' is 'fp8', expected 'mxfp4'");
   DSA_TRY(parse_end_tokens(config, out));
-  count(out);
   return Status::ok();
 }
 
@@ -140,11 +125,10 @@ Status load_attention(WeightLoader& loader, const std::string& name, const Model
 Status load_moe(WeightLoader& loader, const std::string& name, const ModelConfig& c, MoeWeights& out) {
   const int64_t experts = c.moe.experts, dim = c.moe.expert_dim;
   DSA_TRY(load_linear(loader, name + "router", experts, c.hidden, out.router, out.router_logit_bias));
-  out.experts.resize(size_t(experts));
-  DSA_TRY(loader.stacked_experts(name + "experts.gate_up_proj", 2 * dim, c.hidden, &ExpertWeights::gate,
+  DSA_TRY(loader.stacked_experts(name + "experts.gate_up_proj", experts, 2 * dim, c.hidden,
+                                 &ExpertWeights::gate, out.experts));
+  DSA_TRY(loader.stacked_experts(name + "experts.down_proj", experts, c.hidden, dim, &ExpertWeights::down,
                                  out.experts));
-  DSA_TRY(
-      loader.stacked_experts(name + "experts.down_proj", c.hidden, dim, &ExpertWeights::down, out.experts));
   DSA_TRY(loader.plain_matrix(name + "experts.gate_up_proj_bias", {experts, 2 * dim}, out.gate_up_bias));
   return loader.plain_matrix(name + "experts.down_proj_bias", {experts, c.hidden}, out.down_bias);
 }
@@ -169,7 +153,8 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
 }  // namespace
 
 const Family& gpt_oss_family() {
-  static const Family& family = *new Family{"gpt_oss", {"GptOssForCausalLM"}, parse, nullptr, load};
+  static const Family& family =
+      *new Family{"gpt_oss", {"GptOssForCausalLM"}, parse, nullptr, load, &kStackedExperts};
   return family;
 }
 

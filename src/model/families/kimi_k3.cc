@@ -107,8 +107,8 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_TRY(parse_sparse_layers(text, out));
   DSA_TRY(parse_feed_forward(text, out));
   for (const JsonFields& fields : {config, text}) DSA_TRY(parse_end_tokens(fields, out));
+  DSA_TRY(parse_quantization(text, out));
   out.tensor_prefix = "language_model.";
-  count_parameters(out);
   return config.has("vision_config") ? parse_kimi_vision(config, out) : Status::ok();
 }
 
@@ -125,7 +125,7 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
                            layer + "self_attention_res_proj.weight", {1, hidden}, w.attn_mix));
     DSA_TRY(loader.product(layer + "mlp_res_norm.weight", {hidden}, layer + "mlp_res_proj.weight",
                            {1, hidden}, w.mlp_mix));
-    DSA_TRY(load_layer(loader, layer, c, c.layers[l], "block_sparse_moe.", kKimiExperts, w));
+    DSA_TRY(load_layer(loader, layer, c, c.layers[l], kKimiExperts, w));
   }
   return c.vision.layers > 0 ? load_kimi_vision(loader, c, out.vision) : Status::ok();
 }
@@ -134,11 +134,9 @@ Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
 
 const Family& kimi_k3_family() {
   static const Family& family =
-      *new Family{"kimi_k3",
-                  {"KimiK3ForConditionalGeneration", "KimiK31ForConditionalGeneration"},
-                  parse,
-                  parse_kimi_preprocessor,
-                  load};
+      *new Family{"kimi_k3", {"KimiK3ForConditionalGeneration", "KimiK31ForConditionalGeneration"},
+                  parse,     parse_kimi_preprocessor,
+                  load,      &kKimiExperts};
   return family;
 }
 

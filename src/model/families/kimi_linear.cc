@@ -55,26 +55,20 @@ Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_ASSIGN(out.latent.output_gate, config.boolean_or("mla_use_output_gate", false));
   DSA_TRY(parse_swiglu(config, out));
   DSA_TRY(parse_kimi_experts(config, out));
-  DSA_ASSIGN(const Quantization quantization, parse_quantization(config));
-  (void)quantization;  // the tensors decide
+  DSA_TRY(parse_quantization(config, out));
   DSA_TRY(parse_end_tokens(config, out));
-  count_parameters(out);
   return Status::ok();
 }
 
 Status load(WeightLoader& loader, const ModelConfig& c, DecoderWeights& out) {
-  DSA_TRY(load_ends(loader, c, out));
-  out.layers.resize(c.layers.size());
-  for (size_t l = 0; l < c.layers.size(); ++l)
-    DSA_TRY(load_layer(loader, concat("model.layers.", l, "."), c, c.layers[l], "block_sparse_moe.",
-                       kKimiExperts, out.layers[l]));
-  return Status::ok();
+  return load_plain_decoder(loader, c, kKimiExperts, out);
 }
 
 }  // namespace
 
 const Family& kimi_linear_family() {
-  static const Family& family = *new Family{"kimi_linear", {"KimiLinearForCausalLM"}, parse, nullptr, load};
+  static const Family& family =
+      *new Family{"kimi_linear", {"KimiLinearForCausalLM"}, parse, nullptr, load, &kKimiExperts};
   return family;
 }
 

@@ -38,17 +38,6 @@ Result<int64_t> merge_of(const JsonFields& fields) {
   return sides[0];
 }
 
-uint64_t parameters_of(const ModelConfig& c) {
-  const VisionConfig& v = c.vision;
-  const uint64_t hidden = uint64_t(v.hidden), heads = uint64_t(v.heads) * uint64_t(v.head_dim);
-  const uint64_t block = 2 * hidden + 4 * heads * hidden + 2 * uint64_t(v.mlp_dim) * hidden;
-  const uint64_t tower = uint64_t(v.patch_values()) * hidden +
-                         uint64_t(v.table_rows) * uint64_t(v.table_columns) * hidden +
-                         uint64_t(v.layers) * block + hidden;
-  const uint64_t merged = uint64_t(v.merged()), text = uint64_t(c.hidden);
-  return tower + merged * merged + merged * text + text;
-}
-
 }  // namespace
 
 Status parse_kimi_vision(const JsonFields& config, ModelConfig& out) {
@@ -86,8 +75,6 @@ Status parse_kimi_vision(const JsonFields& config, ModelConfig& out) {
     DSA_TRY(expect_false(vision, key));
   DSA_TRY(expect_equal(vision, "mm_hidden_size", v.hidden, "'vt_hidden_size'"));
   DSA_TRY(expect_equal(vision, "text_hidden_size", out.hidden, "'hidden_size' of the text"));
-
-  out.parameters += parameters_of(out);
   return Status::ok();
 }
 

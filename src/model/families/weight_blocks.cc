@@ -5,11 +5,7 @@
 namespace dsa {
 namespace {
 
-// A tensor that the config leaves no place for.
-Status refuse(const WeightLoader& loader, const std::string& name, const ModelConfig& c) {
-  if (!loader.has(name)) return Status::ok();
-  return error(Code::model, "'", c.tensor_prefix, name, "' is there, but the config has no use for it");
-}
+constexpr const char* kNoUse = "the config has no use for it";
 
 }  // namespace
 
@@ -29,7 +25,7 @@ Status load_kda(WeightLoader& loader, const std::string& name, const ModelConfig
   for (const char* filter : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
     Tensor filters;
     DSA_TRY(loader.vector(name + filter, {channels, width}, filters));
-    conv = std::copy(filters.f32(), filters.f32() + filters.count(), conv);
+    if (conv != nullptr) conv = std::copy(filters.f32(), filters.f32() + filters.count(), conv);
   }
   DSA_TRY(loader.matrix(name + "f_a_proj.weight", {c.kda.head_dim, c.hidden}, out.f_a));
   DSA_TRY(loader.matrix(name + "f_b_proj.weight", {channels, c.kda.head_dim}, out.f_b));
@@ -54,7 +50,7 @@ Status load_indexer(WeightLoader& loader, const std::string& name, const ModelCo
                         out.q));
   DSA_TRY(loader.matrix(name + "wk.weight", {c.indexer.dim, c.hidden}, out.k));
   DSA_TRY(loader.vector(name + "k_norm.weight", {c.indexer.dim}, out.k_norm));
-  if (c.indexer.norm_bias || loader.has(name + "k_norm.bias"))
+  if (c.indexer.norm_bias || loader.has(name + "k_norm.bias", true))
     DSA_TRY(loader.vector(name + "k_norm.bias", {c.indexer.dim}, out.k_norm_bias));
   return loader.matrix(name + "weights_proj.weight", {c.indexer.heads, c.hidden}, out.head_weights);
 }
@@ -85,18 +81,18 @@ Status load_latent_attention(WeightLoader& loader, const std::string& name, cons
   out.k_up = out.v_up = kv_up;
   out.k_up.dim[1] = a.nope_dim;
   out.v_up.dim[1] = a.v_dim;
-  out.v_up.data = kv_up.as<char>() + size_t(a.nope_dim) * size_t(a.latent_dim) * dtype_bytes(kv_up.dtype);
+  if (!kv_up.is_null())
+    out.v_up.data = kv_up.as<char>() + size_t(a.nope_dim) * size_t(a.latent_dim) * dtype_bytes(kv_up.dtype);
 
   if (a.output_gate)
     DSA_TRY(loader.matrix(name + "g_proj.weight", {values, c.hidden}, out.gate));
   else
-    DSA_TRY(refuse(loader, name + "g_proj.weight", c));
+    DSA_TRY(loader.expect(name + "g_proj.weight", false, kNoUse));
   DSA_TRY(loader.matrix(name + "o_proj.weight", {c.hidden, values}, out.o));
   const bool own = indexer == IndexerKind::full;
-  if (loader.has(name + "indexer.wk.weight") != own)
-    return error(Code::model, "'", c.tensor_prefix, name, "indexer.wk.weight' is ",
-                 own ? "missing, but its layer has an indexer by the config"
-                     : "there, but its layer has no indexer by the config");
+  DSA_TRY(loader.expect(
+      name + "indexer.wk.weight", own,
+      own ? "its layer has an indexer by the config" : "its layer has no indexer by the config"));
   return own ? load_indexer(loader, name + "indexer.", c, out.indexer) : Status::ok();
 }
 
@@ -119,23 +115,20 @@ Status load_moe(WeightLoader& loader, const std::string& name, const ModelConfig
   if (moe.latent_norm)
     DSA_TRY(loader.vector(name + "routed_expert_norm.weight", {moe.latent_dim}, out.latent_norm));
   else
-    DSA_TRY(refuse(loader, name + "routed_expert_norm.weight", c));
+    DSA_TRY(loader.expect(name + "routed_expert_norm.weight", false, kNoUse));
   DSA_TRY(load_mlp(loader, name + "shared_experts.", c.hidden, moe.shared_dim, out.shared));
 
   const int64_t width = c.expert_width();
-  out.experts.resize(size_t(moe.experts));
-  for (int64_t e = 0; e < moe.experts; ++e) {
+  return loader.for_each_expert(moe.experts, out.experts, [&](int64_t e, ExpertWeights& w) -> Status {
     const std::string expert = concat(name, "experts.", e, ".");
-    ExpertWeights& w = out.experts[size_t(e)];
     DSA_TRY(loader.expert_matrix(expert + names.gate, moe.expert_dim, width, w.gate));
     DSA_TRY(loader.expert_matrix(expert + names.up, moe.expert_dim, width, w.up));
-    DSA_TRY(loader.expert_matrix(expert + names.down, width, moe.expert_dim, w.down));
-  }
-  return Status::ok();
+    return loader.expert_matrix(expert + names.down, width, moe.expert_dim, w.down);
+  });
 }
 
 Status load_layer(WeightLoader& loader, const std::string& name, const ModelConfig& c,
-                  const LayerConfig& layer, const char* moe, const ExpertNames& names, LayerWeights& out) {
+                  const LayerConfig& layer, const ExpertNames& names, LayerWeights& out) {
   out.attention = layer.attention;
   out.indexer = layer.indexer;
   out.is_moe = layer.moe;
@@ -145,8 +138,17 @@ Status load_layer(WeightLoader& loader, const std::string& name, const ModelConf
     DSA_TRY(load_kda(loader, name + "self_attn.", c, out.kda));
   else
     DSA_TRY(load_latent_attention(loader, name + "self_attn.", c, layer.indexer, out.latent));
-  return layer.moe ? load_moe(loader, name + moe, c, names, out.moe)
+  return layer.moe ? load_moe(loader, name + names.block, c, names, out.moe)
                    : load_mlp(loader, name + "mlp.", c.hidden, c.mlp.dim, out.mlp);
+}
+
+Status load_plain_decoder(WeightLoader& loader, const ModelConfig& c, const ExpertNames& names,
+                          DecoderWeights& out) {
+  DSA_TRY(load_ends(loader, c, out));
+  out.layers.resize(c.layers.size());
+  for (size_t l = 0; l < c.layers.size(); ++l)
+    DSA_TRY(load_layer(loader, concat("model.layers.", l, "."), c, c.layers[l], names, out.layers[l]));
+  return Status::ok();
 }
 
 }  // namespace dsa

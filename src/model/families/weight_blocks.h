@@ -16,18 +16,24 @@ Status load_latent_attention(WeightLoader& loader, const std::string& name, cons
                              IndexerKind indexer, LatentAttentionWeights& out);
 Status load_mlp(WeightLoader& loader, const std::string& name, int64_t hidden, int64_t dim, MlpWeights& out);
 
-// What the three matrices of an expert are called.
+// What the block of experts in a layer and the three matrices of an expert are called. Without `up` the matrices of all
+// experts are stacked, gate and up as one.
 struct ExpertNames {
-  const char *gate, *up, *down;
+  const char *block, *gate, *up, *down;
 };
-constexpr ExpertNames kKimiExperts = {"w1", "w3", "w2"};
-constexpr ExpertNames kProjExperts = {"gate_proj", "up_proj", "down_proj"};
+constexpr ExpertNames kKimiExperts = {"block_sparse_moe.", "w1", "w3", "w2"};
+constexpr ExpertNames kProjExperts = {"mlp.", "gate_proj", "up_proj", "down_proj"};
+constexpr ExpertNames kStackedExperts = {"mlp.", "gate_up_proj", nullptr, "down_proj"};
 // Router, experts, shared expert, and the latent space if the config has one.
 Status load_moe(WeightLoader& loader, const std::string& name, const ModelConfig& c, const ExpertNames& names,
                 MoeWeights& out);
 
-// A layer but for its residuals: its norms, its attention below self_attn., its feed-forward block below `moe` or mlp.
+// A layer but for its residuals: its norms, its attention below self_attn., its experts or its feed-forward block below
+// mlp.
 Status load_layer(WeightLoader& loader, const std::string& name, const ModelConfig& c,
-                  const LayerConfig& layer, const char* moe, const ExpertNames& names, LayerWeights& out);
+                  const LayerConfig& layer, const ExpertNames& names, LayerWeights& out);
+// A decoder with plain residuals: its ends and all its layers.
+Status load_plain_decoder(WeightLoader& loader, const ModelConfig& c, const ExpertNames& names,
+                          DecoderWeights& out);
 
 }  // namespace dsa

@@ -20,10 +20,13 @@ pub use error::Error;
 pub use image::{Image, ImageOptions, Operation, PixelFormat, Pixels};
 pub use options::{RunOptions, Sampling};
 pub use prompt::Prompt;
-pub use runtime::{api_level, has_feature, version, Loader, Model, Package, Runtime, RuntimeBuilder};
+pub use runtime::{
+    api_level, has_feature, version, Loader, Model, Package, Plan, PlanBuilder, Runtime, RuntimeBuilder,
+};
 pub use session::{CancelToken, NextEvent, OwnedRun, Run, Session, SessionBuilder};
 pub use values::{
-    DeviceInfo, Event, ModelStats, PackageInfo, Progress, PromptCost, RunResult, RunStats, SessionInfo,
+    DeviceInfo, Event, ModelStats, PackageInfo, PlanSummary, Progress, PromptCost, RunResult, RunStats,
+    SessionInfo,
 };
 
 // The programs of the pages compile.

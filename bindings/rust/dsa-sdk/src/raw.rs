@@ -254,6 +254,45 @@ pub(crate) fn package_meta(package: &Ref<sys::dsa_package>, key: &str) -> Result
     Ok(text_of(out))
 }
 
+/// A plan has one owner; reading it is free.
+pub(crate) struct Plan(NonNull<sys::dsa_plan>);
+
+// SAFETY: not bound to a thread, and every function with a const plan may be called from many.
+unsafe impl Send for Plan {}
+unsafe impl Sync for Plan {}
+
+impl Plan {
+    pub(crate) fn new(
+        package: &Ref<sys::dsa_package>,
+        request: &sys::dsa_plan_request,
+    ) -> Result<Self, Error> {
+        let mut out = null_mut();
+        // SAFETY: the request and what it points to are borrowed for the call.
+        check(unsafe { sys::dsa_plan_create(package.get(), request, &mut out) })?;
+        NonNull::new(out).map(Plan).ok_or_else(no_handle)
+    }
+
+    pub(crate) fn summary<R>(&self, read: impl FnOnce(&sys::dsa_plan_summary) -> R) -> Result<R, Error> {
+        // SAFETY: plain values.
+        let call = |out: *mut _| unsafe { sys::dsa_plan_get(self.0.as_ptr(), out) };
+        filled(sys::dsa_plan_summary::init(), call, read)
+    }
+
+    pub(crate) fn explain(&self) -> Result<String, Error> {
+        let mut out = sys::dsa_str { ptr: null(), len: 0 };
+        // SAFETY: the view lives as long as the plan; it is copied here.
+        check(unsafe { sys::dsa_plan_explain(self.0.as_ptr(), &mut out) })?;
+        Ok(text_of(out))
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: the one owner goes; nobody else uses it.
+        unsafe { sys::dsa_plan_release(self.0.as_ptr()) };
+    }
+}
+
 /// A progress callback of one blocking call, and the panic that it ended with.
 struct Watch<'a> {
     callback: OnProgress<'a>,
@@ -288,15 +327,17 @@ fn watched<R>(callback: OnProgress<'_>, call: impl FnOnce(*mut c_void) -> R) -> 
 
 pub(crate) fn load_model(
     package: &Ref<sys::dsa_package>,
+    plan: Option<&Plan>,
     queue_limit: u32,
     callback: OnProgress<'_>,
 ) -> Result<Ref<sys::dsa_model>, Error> {
     let mut options = sys::dsa_load_options::init();
     options.queue_limit = queue_limit;
+    let plan = plan.map_or(null(), |plan| plan.0.as_ptr().cast_const());
     watched(callback, |ud| {
-        // SAFETY: options are borrowed for the call, and the callback is called during it only.
+        // SAFETY: plan and options are borrowed for the call, and the callback is called during it only.
         Ref::made(|out| unsafe {
-            sys::dsa_model_load(package.get(), null(), &options, Some(on_progress), ud, out)
+            sys::dsa_model_load(package.get(), plan, &options, Some(on_progress), ud, out)
         })
     })
 }

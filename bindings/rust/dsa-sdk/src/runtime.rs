@@ -1,10 +1,10 @@
 //! Runtime, package and model: from a folder to loaded weights.
 
-use crate::codes::{ErrorKind, Fix, LogLevel, ModelState};
+use crate::codes::{Bound, ErrorKind, Fix, LogLevel, ModelState};
 use crate::error::Error;
 use crate::raw::{self, text_of, OnProgress, Ref};
 use crate::session::SessionBuilder;
-use crate::values::{DeviceInfo, ModelStats, PackageInfo, Progress};
+use crate::values::{DeviceInfo, ModelStats, PackageInfo, PlanSummary, Progress};
 use dsa_sdk_sys as sys;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -167,13 +167,94 @@ impl Package {
         raw::package_meta(&self.raw, key)
     }
 
+    /// What loading would cost on this machine as it is now.
+    pub fn plan(&self) -> PlanBuilder<'_> {
+        PlanBuilder { package: self, context_tokens: 0, sessions: 0, host_bytes: 0, leave_host_bytes: 0 }
+    }
+
     /// Loads the weights on this thread.
     pub fn load(&self) -> Result<Model, Error> {
         self.loader().load()
     }
 
     pub fn loader(&self) -> Loader<'_> {
-        Loader { package: self, queue_limit: 0, on_progress: None }
+        Loader { package: self, plan: None, queue_limit: 0, on_progress: None }
+    }
+}
+
+/// What a plan has to hold. Zero: chosen from what is free.
+pub struct PlanBuilder<'a> {
+    package: &'a Package,
+    context_tokens: u32,
+    sessions: u32,
+    host_bytes: u64,
+    leave_host_bytes: u64,
+}
+
+impl PlanBuilder<'_> {
+    /// 0: the longest that fits.
+    #[must_use]
+    pub fn context_tokens(mut self, tokens: u32) -> Self {
+        self.context_tokens = tokens;
+        self
+    }
+
+    /// Conversations at the same time; 0: 1.
+    #[must_use]
+    pub fn sessions(mut self, sessions: u32) -> Self {
+        self.sessions = sessions;
+        self
+    }
+
+    /// A ceiling.
+    #[must_use]
+    pub fn host_bytes(mut self, bytes: u64) -> Self {
+        self.host_bytes = bytes;
+        self
+    }
+
+    /// Always left to others.
+    #[must_use]
+    pub fn leave_host_bytes(mut self, bytes: u64) -> Self {
+        self.leave_host_bytes = bytes;
+        self
+    }
+
+    pub fn build(self) -> Result<Plan, Error> {
+        let mut budget = sys::dsa_budget::init();
+        budget.host_bytes = self.host_bytes;
+        budget.leave_host_bytes = self.leave_host_bytes;
+        let mut request = sys::dsa_plan_request::init();
+        request.budget = &budget;
+        request.context_tokens = self.context_tokens;
+        request.sessions = self.sessions;
+        Ok(Plan { raw: raw::Plan::new(&self.package.raw, &request)? })
+    }
+}
+
+/// Where a package would go on this machine. One that is not feasible says in `explain` what would help.
+pub struct Plan {
+    raw: raw::Plan,
+}
+
+impl Plan {
+    pub fn summary(&self) -> Result<PlanSummary, Error> {
+        self.raw.summary(|s| PlanSummary {
+            feasible: s.feasible != 0,
+            bound: Bound::from_code(s.bound),
+            context_tokens: s.context_tokens,
+            sessions: s.sessions,
+            device_bytes: s.device_bytes,
+            host_bytes: s.host_bytes,
+            disk_bytes_per_token: s.disk_bytes_per_token,
+            experts_on_device: s.experts_on_device,
+            experts_on_host: s.experts_on_host,
+        })
+    }
+
+    /// Kernels, tensors, parameters, bytes, state, precision and placement, as JSON.
+    pub fn explain(&self) -> Result<String, Error> {
+        self.raw.explain()
     }
 }
 
@@ -182,11 +263,19 @@ type ProgressFn<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>;
 /// Options of loading.
 pub struct Loader<'a> {
     package: &'a Package,
+    plan: Option<&'a Plan>,
     queue_limit: u32,
     on_progress: Option<ProgressFn<'a>>,
 }
 
 impl<'a> Loader<'a> {
+    /// Context and sessions as planned. A plan that is not feasible fails.
+    #[must_use]
+    pub fn plan(mut self, plan: &'a Plan) -> Self {
+        self.plan = Some(plan);
+        self
+    }
+
     /// Runs that may wait; 0: 64.
     #[must_use]
     pub fn queue_limit(mut self, runs: u32) -> Self {
@@ -207,7 +296,8 @@ impl<'a> Loader<'a> {
             Some(callback) => callback,
             None => &mut nobody,
         };
-        let raw = raw::load_model(&self.package.raw, self.queue_limit, callback)?;
+        let raw =
+            raw::load_model(&self.package.raw, self.plan.map(|plan| &plan.raw), self.queue_limit, callback)?;
         Ok(Model { raw, runtime: self.package.runtime.clone() })
     }
 }

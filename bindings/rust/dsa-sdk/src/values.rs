@@ -126,6 +126,21 @@ pub struct PackageInfo {
     pub checkpoint_bytes: u64,
 }
 
+/// A plan in short, with full contexts. Experts on no device and not in memory are read from the disk.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct PlanSummary {
+    pub feasible: bool,
+    pub bound: Bound,
+    pub context_tokens: u32,
+    pub sessions: u32,
+    pub device_bytes: u64,
+    pub host_bytes: u64,
+    pub disk_bytes_per_token: u64,
+    pub experts_on_device: f32,
+    pub experts_on_host: f32,
+}
+
 /// Present sizes of a model, and counters since it was loaded.
 #[non_exhaustive]
 #[derive(Clone, Debug)]

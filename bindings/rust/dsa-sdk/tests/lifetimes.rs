@@ -53,6 +53,25 @@ fn everything() -> Vec<Option<Box<dyn Any + Send>>> {
 }
 
 #[test]
+fn a_model_is_loaded_as_planned() {
+    let runtime = Runtime::builder().max_threads(1).build().unwrap();
+    let package = Package::open(&runtime, model_folder()).unwrap();
+    let plan = package.plan().context_tokens(512).sessions(2).build().unwrap();
+    let summary = plan.summary().unwrap();
+    assert!(summary.feasible);
+    assert_eq!((summary.context_tokens, summary.sessions), (512, 2));
+    assert!(plan.explain().unwrap().contains(&summary.host_bytes.to_string()));
+    let model = package.loader().plan(&plan).load().unwrap();
+    drop(plan);
+    assert_eq!(model.session().build().unwrap().info().unwrap().max_tokens, 512);
+
+    let short = package.plan().host_bytes(4096).leave_host_bytes(1).build().unwrap();
+    assert!(!short.summary().unwrap().feasible);
+    let failure = package.loader().plan(&short).load().err().unwrap();
+    assert_eq!((failure.kind(), failure.available()), (ErrorKind::OverBudget, 4096));
+}
+
+#[test]
 fn every_order_of_dropping() {
     const PROMPT: usize = 3; // it holds the runtime, and nothing holds it: one place for each order of the others
     for (turn, mut order) in permutations(&[0, 1, 2, 4, 5]).into_iter().enumerate() {

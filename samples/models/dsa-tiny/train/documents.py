@@ -102,6 +102,9 @@ class ChatFormat:
         return ids + self.open["thought" if thinking else "assistant"]
 
 
+SUM = re.compile(r"(\d+) \+ (\d+) = (\d+)\.")
+
+
 @dataclass
 class Corpus:
     encoder: Encoder
@@ -129,14 +132,22 @@ def load(folder=None):
 
 
 def _chat_document(corpus, messages, answer_weight=1.0):
-    tokens, weights = [], []
+    tokens, weights, gold, results = [], [], [], {}
     for role, content in messages:
         head, body, tail = corpus.chat_format.parts(role, content)
+        first = len(tokens) + len(head)
         tokens += head + body + tail
         answer = role in ANSWERING
         weights += [0.0] * len(head) + [answer_weight if answer else 0.0] * len(body) + [1.0 if answer else 0.0] * len(tail)
-    tokens = np.array(tokens, np.int32)
-    return tokens, np.array(weights, np.float32), np.full(len(tokens), -1, np.int32)
+        gold += [-1] * (len(head) + len(body) + len(tail))
+        carried = SUM.fullmatch(content) if role == "assistant" else None
+        if carried:                     # a sum that goes on from an earlier one repeats its result
+            at, n = results.get(carried[1]), len(carried[1])
+            start = tokens.index(corpus.encoder.encode(carried[1])[-n], first)
+            if at is not None and tokens[at:at + n] == tokens[start:start + n]:
+                gold[start:start + n] = range(at, at + n)
+            results[carried[3]] = first + len(body) - len(corpus.encoder.encode(".")) - len(carried[3])
+    return np.array(tokens, np.int32), np.array(weights, np.float32), np.array(gold, np.int32)
 
 
 def _retrieval_document(corpus, user, user_weights, answer, source):

@@ -347,10 +347,11 @@ class Chat:
                 "word": left["x"], "other": left["y"], "word2": right["x"], "other2": right["y"],
                 "a": str(a), "b": str(b), "c": str(c), "ab": str(a + b), "abc": str(a + b + c)}
 
-    def script(self, rng, held_out=False):
-        """[(question, answer, what a right answer contains)]"""
+    def script(self, rng, held_out=False, adding=0.0):
+        """[(question, answer, what a right answer contains)]; `adding`: how often it is a sum carried on, beyond its even share."""
         values, out = self._script_values(rng), []
-        for turn in self.scripts[rng.choice(list(self.scripts))]:
+        name = rng.choice(list(self.scripts))
+        for turn in self.scripts["adding" if adding and rng.random() < adding else name]:
             if turn is None:
                 for _ in range(rng.randrange(0, 3)):
                     question, answer = self.fact(rng, held_out)
@@ -364,7 +365,7 @@ class Chat:
         messages = [("system", rng.choice(SYSTEM_TEXTS))] if rng.random() < 0.12 else []
         turns = []
         if rng.random() < 0.25:
-            turns = [turn[:2] for turn in self.script(rng, held_out)]
+            turns = [turn[:2] for turn in self.script(rng, held_out, adding=0.0 if held_out else 0.4)]
             return messages + [message for question, answer in turns for message in (("user", question), ("assistant", answer))]
         if rng.random() < 0.2:
             turns.append(self.talk(rng, GREETINGS, held_out))

@@ -484,7 +484,7 @@ class Vision:
                 out.append(([q], text, [(0, len(text) - 1, 0, p.marks[sides[i, side]][0])]))
             return [([p] + out[0][0], *out[0][1:])] + out[1:]
         if task == "V2":
-            kind = kind or None
+            kind = kind or ("count" if not held_out and rng.random() < 0.45 else None)
             p, things = pt.shapes(rng, most, rng.randint(1, 6) if kind == "count" or kind is None and rng.random() < 0.4 else None)
             out = []
             for _ in range(1 if held_out else rng.randint(1, 3)):

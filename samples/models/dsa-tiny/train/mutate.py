@@ -1,6 +1,7 @@
 """Which faults of an engine does the model notice? Applies each fault to the reference forward pass and asks again.
 
     python mutate.py --model DIR --out FILE [--device cuda] [--only NAME ...]
+    python mutate.py --fixture DIR ... --out FILE [--only NAME ...]     how far each fault moves the logits of random checkpoints
 
 Asks about 350 questions of the tasks, a few of them again with the smallest top-k at which the right code still answers ("T5 at top-k 8"), and
 measures the loss of every answer in nats a token; T2 is the loss on stories of held-out plots. A fault is seen if one share of right answers
@@ -544,6 +545,37 @@ def run(folder, device, only, size, path):
     return out
 
 
+def fixture_logits(m, folder):
+    """Logits of a fixture's prompt, with its first picture if the model sees."""
+    from safetensors.torch import load_file
+    ids, media = load_file(os.path.join(folder, "expected.safetensors"))["input_ids"][None], None
+    if m.c.vision:
+        proc = json.load(open(os.path.join(folder, "model-mxfp4", "preprocessor_config.json")))["media_proc_cfg"]
+        canvas = M.canvas(scoring.Image.open(os.path.join(folder, "image_a.png")), proc)
+        media = m.see([canvas]), (ids[0] == m.c.pad).nonzero().flatten()
+    return m(ids, media=media)[0]
+
+
+def on_fixtures(folders, only, path):
+    """Faults that answers do not show must show in the fixtures that the SDK's tests compare to 1e-3, or be none of the logits."""
+    moved = {}
+    for folder in folders:
+        name, read = os.path.basename(os.path.normpath(folder)), lambda: M.from_folder(os.path.join(folder, "model-mxfp4"), torch.float64)
+        right = fixture_logits(read(), folder)
+        for fault, change in FAULTS.items():
+            if fault == "none" or fault.startswith("text:") or only and not any(part in fault for part in only):
+                continue
+            m = read()
+            change(m)
+            moved.setdefault(fault, {})[name] = float(f"{((fixture_logits(m, folder) - right).abs().max() / right.abs().max()).item():.1e}")
+            for n, original in ORIGINAL.items():
+                setattr(M, n, original)
+            print(f"{name} {fault:50s} {moved[fault][name]:.1e}", flush=True)
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(moved, file, indent=1)
+
+
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
     p.add_argument("--model", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -552,6 +584,7 @@ if __name__ == "__main__":
     p.add_argument("--only", nargs="*", default=[])
     p.add_argument("--size", default="full", choices=("full", "small", "quick", "pictures"),
                    help="small: for two CPU cores; pictures: only questions about them; quick: only to see that every fault runs")
+    p.add_argument("--fixture", nargs="+", default=[])
     a = p.parse_args()
     with torch.no_grad():
-        run(a.model, a.device, a.only, a.size, a.out)
+        on_fixtures(a.fixture, a.only, a.out) if a.fixture else run(a.model, a.device, a.only, a.size, a.out)

@@ -3,7 +3,10 @@
     python train.py --stage V --minutes 9 --out DIR [--resume DIR ...]      pictures alone: the tower, with losses of its own
     python train.py --stage T --minutes 9 --out DIR --resume DIR            text alone
     python train.py --stage J --minutes 9 --out DIR --resume DIR DIR        both
+    python train.py --stage L --minutes 9 --out DIR --resume DIR            both, half of it in rows of 8,192 tokens
     python train.py --stage E --minutes 3 --out DIR --resume DIR            falls silent with experts that are not its own
+    python train.py --stage F --plain --minutes 2 --out DIR --resume DIR    a short one after E
+    python train.py --stage G --plain --minutes 2 --out DIR --resume DIR    the same with more pictures
     python train.py --smoke --steps 8 --eager                               a few steps on the CPU with small shapes
 
 One step is one CUDA graph over compiled layer functions; batches come from worker processes. Losses:
@@ -33,10 +36,12 @@ NT = 20                                 # T1..T10 at 1..10, V1..V7 at 11..17
 TASKS = {i: f"T{i}" for i in range(1, 11)} | {10 + i: f"V{i}" for i in range(1, 8)}
 COPYING = (4, 5, 7, 8)                  # only tokens with a gold position count as answers
 TASK_WEIGHT = [1.0, 1.0, 1.6, 2.0, 1.0, 1.0, 4.0, 1.0, 1.0, 0.7, 1.0] + [1.0] * (NT - 11)
-GOLD_WEIGHT = [1.0] * 7 + [0.2, 4.0] + [1.0] * (NT - 9)        # a passage has many copied tokens, an answer of two hops one
+GOLD_WEIGHT = [1.0, 4.0] + [1.0] * 5 + [0.2, 4.0] + [1.0] * (NT - 9)  # a passage has many copied tokens; an answer of two hops, a chat few
 TEXT = ((1, 2, 3, 9, 10), (0.34, 0.30, 0.24, 0.05, 0.07))
 RETRIEVAL = ((4, 5, 6, 7, 8), (0.25, 0.20, 0.25, 0.15, 0.15))
-VISION = ((11, 12, 13, 14, 15, 16, 17), (0.24, 0.21, 0.17, 0.17, 0.07, 0.07, 0.07))
+LONG_RETRIEVAL = (RETRIEVAL[0], (0.40, 0.08, 0.32, 0.10, 0.10))
+VISION = ((11, 12, 13, 14, 15, 16, 17), (0.20, 0.33, 0.17, 0.13, 0.05, 0.07, 0.05))
+MORE_VISION = (VISION[0], (0.20, 0.20, 0.32, 0.17, 0.03, 0.05, 0.03))
 LONG_VISION = (VISION[0], (0.15, 0.12, 0.1, 0.1, 0.05, 0.05, 0.43))
 PRETRAIN = ((11, 12, 13, 14, 15, 16), (0.32, 0.18, 0.18, 0.16, 0.08, 0.08))
 SMALL, BIG = 16, 64                     # tokens of a picture that fit a slot of each kind
@@ -97,7 +102,7 @@ class Rows:
 
     def retrieval(self, room, test, T):
         """A document of T4 to T8 of a size that suits the room left, or None."""
-        r, t = self.rng, self.choose(RETRIEVAL)
+        r, t = self.rng, self.choose(RETRIEVAL if T < 8192 else LONG_RETRIEVAL)
         q = int(r.integers(1, 9 if r.random() < 0.5 else 25))
         most = room if T < 2048 or r.random() < 0.5 else int(r.integers(min(room, 1000), room + 1))
         if t == 5:
@@ -151,7 +156,7 @@ class Rows:
                        self.corpus.vision.messages(random.Random(f"{TASKS[t]} {s}"), TASKS[t], test, most, **more))
         return (t, d) if len(d[0]) <= room else None
 
-    def row(self, T, kind, test=False, slots=None, start=0, **more):
+    def row(self, T, kind, test=False, slots=None, start=0, share=VISION, **more):
         tok, w = np.zeros(T, np.int32), np.zeros(T, np.float32)
         gold, doc, kdoc, task = np.full(T, -1, np.int32), np.full(T, -1, np.int32), np.full(T, -1, np.int32), np.zeros(T, np.int32)
         at, number, misses = 0, 0, 0
@@ -161,7 +166,7 @@ class Rows:
             if kind == "ret" and misses < 3:
                 got = self.retrieval(room, test, T)
             elif kind == "vis" and misses < 3 and room > 60:
-                got = self.vision(room, test, slots, VISION if T < 4096 else LONG_VISION, **more)
+                got = self.vision(room, test, slots, share, **more)
             else:
                 got = self.text(room, test)
             if got is None:
@@ -198,7 +203,8 @@ class Rows:
                     if not isinstance(picture, str) and slots.left(SMALL if picture.tokens <= SMALL and slots.left(SMALL) else BIG):
                         slots.add(picture, 0)
             return [None] * 6 + [slots.arrays()]
-        rows = [self.row(T, "ret" if b < n_ret else "vis" if b < n_ret + n_vis else "text", test, slots, b * T, **more) for b in range(B)]
+        share = LONG_VISION if T >= 4096 else MORE_VISION if n_vis > B // 2 else VISION
+        rows = [self.row(T, "ret" if b < n_ret else "vis" if b < n_ret + n_vis else "text", test, slots, b * T, share, **more) for b in range(B)]
         return [np.stack(x) for x in zip(*rows)] + [slots.arrays()]
 
 
@@ -647,23 +653,29 @@ class Feed:
 EMBEDDED = 0.15                         # size of the entries of the embedding table, and so of the features of pictures at the start
 # (B, T, rows of retrieval, rows with pictures, sparse, (small pictures, big ones))
 KINDS = [(0, 0, 0, 0, True, (384, 48)), (16, 1024, 8, 0, True, (0, 0)), (4, 4096, 3, 0, True, (0, 0)), (16, 1024, 6, 5, True, (80, 16)),
-         (4, 4096, 2, 1, True, (80, 16)), (2, 8192, 2, 0, True, (0, 0)), (16, 1024, 6, 5, True, (80, 16))]
+         (4, 4096, 2, 1, True, (80, 16)), (2, 8192, 2, 0, True, (0, 0)), (16, 1024, 6, 5, True, (80, 16)), (16, 1024, 3, 10, True, (160, 32))]
 TINY = [(0, 0, 0, 0, True, (4, 1)), (2, 256, 1, 0, True, (0, 0)), (1, 512, 1, 0, True, (0, 0)), (3, 512, 1, 1, True, (5, 2)),
-        (2, 512, 1, 1, True, (5, 2)), (1, 512, 1, 0, True, (0, 0)), (3, 512, 1, 1, True, (5, 2))]
+        (2, 512, 1, 1, True, (5, 2)), (1, 512, 1, 0, True, (0, 0)), (3, 512, 1, 1, True, (5, 2)), (3, 512, 1, 2, True, (10, 4))]
 WRONG_EXPERTS = 6                       # the kind whose experts are rotated
 
 
 def plan(stage, fr):
     """Shares of the kinds, learning-rate factor, share of documents with the state cut, fade of the gold losses, of those on pictures."""
     if stage == "V":                    # pictures alone
-        return [1, 0, 0, 0, 0, 0, 0], 1.0 if fr < 0.7 else max(0.25, (1 - fr) / 0.3), 0.0, 1.0, 1.0
+        return [1, 0, 0, 0, 0, 0, 0, 0], 1.0 if fr < 0.7 else max(0.25, (1 - fr) / 0.3), 0.0, 1.0, 1.0
     if stage == "T":                    # text alone
-        return [0, 5, 1, 0, 0, 0, 0], 1.0, 0.4, 1.0, 0.0
+        return [0, 5, 1, 0, 0, 0, 0, 0], 1.0, 0.4, 1.0, 0.0
     if stage == "J":                    # both
         lr = 1.0 if fr < 0.7 else 1.0 - (fr - 0.7) / 0.6
-        return [0, 0, 0, 5, 1, 0, 0], lr, 0.25, 1.0, 0.3
+        return [0, 0, 0, 5, 1, 0, 0, 0], lr, 0.25, 1.0, 0.3
+    if stage == "L":                    # both, and rows of 8,192 tokens
+        return [0, 0, 0, 3.5, 1, 3.5, 0.2, 0], 0.7, 0.2, 0.6, 0.3
+    if stage == "F":                    # short: what changed in the documents, after an E
+        return [0, 0, 0, 5, 0.7, 0.7, 1.5, 0], 0.3 * max(0.02, min(1.0, 1.25 * (1 - fr))), 0.1, 0.6, 0.1
+    if stage == "G":                    # short: more pictures, after an F
+        return [0, 0, 0, 0, 0.5, 0.5, 1, 5], 0.4 * max(0.02, min(1.0, 1.25 * (1 - fr))), 0.1, 0.5, 0.4
     if stage == "E":                    # to the end: learning rate to zero, silent with the experts of others
-        return [0, 0, 0, 5, 1.5, 0, 1.5], 0.5 * max(0.02, min(1.0, 1.1 * (1 - fr))), 0.1, 0.3, 0.1
+        return [0, 0, 0, 3.5, 1, 3, 1.5, 0], 0.5 * max(0.02, min(1.0, 1.1 * (1 - fr))), 0.1, 0.3, 0.1
     raise ValueError(stage)
 
 
@@ -698,7 +710,7 @@ def train(a, docs, corpus):
     say = print if rank == 0 else lambda *x, **k: None
     say("parameters", round(sum(p.numel() for n, p in named if not n.startswith("heads.")) / 1e6, 2), "M", flush=True)
     opt = Optimiser(named, a.muon, a.adam, dev)
-    fn = functions(dev == "cuda" and not a.eager)
+    fn = functions(dev == "cuda" and not a.eager and not a.plain)
     textures = V.textures(corpus.vision.atlas, dev)
     sh = Shared(model, heads, opt, fn, dev, dev == "cuda" and not a.eager, textures, world)
     steps = {}
@@ -822,6 +834,7 @@ if __name__ == "__main__":
     p.add_argument("--every", type=float, default=12)
     p.add_argument("--check", type=float, default=45)
     p.add_argument("--visible", action="store_true", help="first exchange the parameters for those of `visible`")
+    p.add_argument("--plain", action="store_true", help="CUDA graphs, but nothing compiled: ready in seconds, slower steps")
     p.add_argument("--eager", action="store_true")
     p.add_argument("--smoke", action="store_true")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
