@@ -108,7 +108,8 @@ void add_tower(const VisionConfig& v, Needs& needs) {
 
 std::vector<OperatorNeed> operators_of(const ModelConfig& c, const WeightSurvey& survey, bool fp8_workspace) {
   Needs needs;
-  needs.add("embedding", {DSA_OPERATOR(embedding), DSA_OPERATOR(place_rows)});
+  needs.add("embedding", {DSA_OPERATOR(embedding)});
+  if (c.vision.layers > 0) needs.add("pictures", {DSA_OPERATOR(place_rows)});
   add_residuals(c, needs);
   needs.add("layers", {DSA_OPERATOR(rms_norm)});
   for (const LayerConfig& layer : c.layers) {
@@ -118,7 +119,7 @@ std::vector<OperatorNeed> operators_of(const ModelConfig& c, const WeightSurvey&
     else
       needs.add("dense layers", {DSA_OPERATOR(linear), DSA_OPERATOR(activation)});
   }
-  needs.add("output", {DSA_OPERATOR(rms_norm), DSA_OPERATOR(linear)});
+  needs.add("output", {DSA_OPERATOR(gather_rows), DSA_OPERATOR(rms_norm), DSA_OPERATOR(linear)});
   if (c.vision.layers > 0) add_tower(c.vision, needs);
   return needs.take();
 }

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -42,12 +43,18 @@ uint64_t always(const Json& json) {
          bytes["converted"].get<uint64_t>() + bytes["step"].get<uint64_t>();
 }
 
+// A package of a runtime that looks for device modules in a folder of the test, which is empty if nothing is said.
 struct Opened {
+  TempFolder modules;
   dsa_runtime* runtime = nullptr;
   dsa_package* package = nullptr;
 
-  Opened() {
-    REQUIRE(dsa_runtime_create(nullptr, &runtime) == DSA_OK);
+  explicit Opened(const std::string& module_text = {}) {
+    if (!module_text.empty()) modules.write("libdsa_sdk_cuda.so", module_text);
+    dsa_runtime_options options = DSA_INIT(dsa_runtime_options);
+    const std::string module_dir = modules.path();
+    options.module_dir = {module_dir.data(), module_dir.size()};
+    REQUIRE(dsa_runtime_create(&options, &runtime) == DSA_OK);
     dsa_source source = DSA_INIT(dsa_source);
     source.path = {kModel.data(), kModel.size()};
     REQUIRE(dsa_package_open(runtime, &source, &package) == DSA_OK);
@@ -59,7 +66,30 @@ struct Opened {
   dsa_status plan(const dsa_plan_request* request, dsa_plan** out) const {
     return dsa_plan_create(package, request, out);
   }
+  dsa_status plan_on(const char* device, dsa_plan** out) const {
+    dsa_plan_request request = DSA_INIT(dsa_plan_request);
+    const dsa_str id = {device, strlen(device)};
+    request.device_ids = &id;
+    request.num_device_ids = 1;
+    return plan(&request, out);
+  }
 };
+
+// A GPU that nobody has, with all kernels.
+DeviceInfo some_gpu(const std::string& id, uint64_t free_bytes) {
+  DeviceInfo gpu;
+  gpu.id = id;
+  gpu.name = "a GPU";
+  gpu.total_bytes = gpu.free_bytes = free_bytes;
+  gpu.backend_bytes = 1000;
+  gpu.kernels = {{"cuda", reference_kernels()}};
+  return gpu;
+}
+
+Result<std::shared_ptr<const Plan>> plan_with(const std::vector<DeviceInfo>& gpus, const PlanRequest& request,
+                                              const std::string& path = kModel) {
+  return Plan::of_path(path, request, {kMemory, backends_with(gpus), gpus});
+}
 
 }  // namespace
 
@@ -212,6 +242,114 @@ TEST_SUITE("engine/plan") {
     CHECK(Plan::of_path(path, {.context = 131073}, {kMemory}).status().code() == Code::limit);
   }
 
+  TEST_CASE("a GPU: everything on it, with the longest context that fits, to the byte") {
+    const uint64_t room = uint64_t(1) << 30;
+    DeviceInfo gpu = some_gpu("cuda:GPU-1", room);
+    auto plan = plan_with({gpu}, {}).value();
+    const Placement* p = &plan->placement();
+    CHECK(p->device == "cuda:GPU-1");
+    CHECK(p->feasible);
+    CHECK(p->context == plan->config().max_context);
+    CHECK(p->experts_on_device == 1);
+    CHECK(p->experts_on_host == 0);
+    CHECK(p->states_per_session == 3);
+    CHECK(p->host_bytes > 0);
+    const EngineOptions options = plan->engine_options();
+    CHECK(options.device == "cuda:GPU-1");
+    CHECK(options.default_context == p->context);
+    CHECK(options.pool_states == 3);
+    CHECK(options.pool_sessions == 1);
+    const Json json = Json::parse(plan->json());
+    CHECK(json["plan"]["device"] == "cuda:GPU-1");
+    CHECK(json["plan"]["device_bytes"] == p->device_bytes());
+    uint64_t parts = 0, layers = 0;
+    for (const auto& [purpose, bytes] : json["plan"]["device_parts"].items()) {
+      parts += bytes.get<uint64_t>();
+      CHECK(plan->text().find("on the device, " + purpose) != std::string::npos);
+    }
+    CHECK(parts == p->device_bytes());
+    for (const Json& layer : json["layers"]) {
+      CHECK(layer["host_bytes"] == 0);
+      CHECK(layer["disk_bytes"] == 0);
+      layers += layer["device_bytes"].get<uint64_t>();
+    }
+    CHECK(layers + json["bytes"]["outside_layers"].get<uint64_t>() == json["bytes"]["weights"]);
+    for (const Json& row : json["precision"])
+      if (row["what"] == "head") CHECK(row["path"] == "exact");  // `linear` has one route there
+
+    // A byte less than it needs takes a page; then sessions share what there is.
+    const uint64_t page = state_layout_of(plan->config()).page_floats() * sizeof(float);
+    gpu.free_bytes = p->device_bytes() - 1;
+    plan = plan_with({gpu}, {}).value();
+    const int64_t most = plan->config().max_context, pages = (most + kPageSize - 1) / kPageSize;
+    CHECK(plan->placement().feasible);
+    CHECK(plan->placement().context == (pages - 1) * kPageSize);
+    gpu.free_bytes = room;
+    const uint64_t exact = plan_with({gpu}, {.context = 640, .sessions = 2}).value()->placement().device_bytes();
+    CHECK(exact == plan_with({gpu}, {.context = 704, .sessions = 2}).value()->placement().device_bytes() - 2 * page);
+    for (const PlanRequest& request :
+         {PlanRequest{.context = 640, .sessions = 2, .device_bytes = exact - 1},
+          PlanRequest{.context = 640, .sessions = 2, .leave_device_bytes = room - exact + 1}}) {
+      PlanRequest named = request;
+      named.devices = {"cuda"};
+      plan = plan_with({gpu}, named).value();
+      CHECK_FALSE(plan->placement().feasible);
+      CHECK(plan->placement().device_limit == exact - 1);
+      CHECK(plan->placement().missing_bytes == 1);
+      CHECK(plan->placement().advice[0] == "context 576 instead of 640");
+      CHECK(plan_with({gpu}, request).value()->placement().device == "cpu:0");  // nobody named a device
+    }
+  }
+
+  TEST_CASE("a GPU with a product of FP8: the workspace, its operators and what it rounds") {
+    DeviceInfo gpu = some_gpu("cuda:GPU-1", uint64_t(1) << 30);
+    const auto plain = plan_with({gpu}, {.context = 64}).value();
+    gpu.fp8_rows = 256;
+    const auto plan = plan_with({gpu}, {.context = 64}).value();
+    CHECK(plain->placement().products == Products::gpu);
+    CHECK(plan->placement().products == Products::gpu_fp8);
+    CHECK(plan->placement().device_bytes() > plain->placement().device_bytes());
+    const auto has = [](const Plan& of, const char* op) {
+      return std::any_of(of.operators().begin(), of.operators().end(),
+                         [&](const auto& cover) { return cover.need.name == op; });
+    };
+    for (const char* op : {"mxfp4_exponents", "mxfp4_to_fp8", "fp8_pack", "fp8_expert_linear"}) {
+      CHECK(has(*plan, op));
+      CHECK_FALSE(has(*plain, op));
+    }
+    CHECK(plan->json().find("E4M3 where an expert has many rows") != std::string::npos);
+    CHECK(plain->json().find("activations rounded to bf16\"") != std::string::npos);
+  }
+
+  TEST_CASE("GPU-02 which device: the first that fits, the one that is named, never another in its place") {
+    const uint64_t room = uint64_t(1) << 30;
+    DeviceInfo broken = some_gpu("cuda:GPU-1", room);
+    broken.why_not = error(Code::backend, "no code for it");
+    const std::vector<DeviceInfo> gpus = {broken, some_gpu("cuda:GPU-2", 5000), some_gpu("cuda:GPU-3", room)};
+    const auto device_of = [&](const PlanRequest& request) {
+      const auto plan = plan_with(gpus, request);
+      return plan.is_ok() ? plan.value()->placement().device : plan.status().message();
+    };
+    CHECK(device_of({}) == "cuda:GPU-3");
+    CHECK(device_of({.devices = {"cuda"}}) == "cuda:GPU-2");
+    CHECK(device_of({.devices = {"cuda:2"}}) == "cuda:GPU-3");
+    CHECK(device_of({.devices = {"cuda:GPU-3"}}) == "cuda:GPU-3");
+    CHECK(device_of({.devices = {"cpu"}}) == "cpu:0");
+    CHECK(device_of({.devices = {"cpu:0"}}) == "cpu:0");
+    CHECK(device_of({.devices = {"cuda:0"}}) == "no code for it");
+    CHECK(plan_with(gpus, {.devices = {"cuda:3"}}).status().code() == Code::no_device);
+    CHECK(plan_with({}, {.devices = {"cuda"}}).status().code() == Code::no_device);
+    CHECK(plan_with({broken}, {.devices = {"cuda"}}).status().code() == Code::backend);
+    CHECK(plan_with({broken}, {}).value()->placement().device == "cpu:0");
+    CHECK(plan_with(gpus, {.devices = {"cuda:1", "cuda:2"}}).status().code() == Code::unsupported);
+
+    // Sizes on a device are those of headers.
+    const std::string config = kModel + "/config.json";
+    CHECK(plan_with(gpus, {.devices = {"cuda:2"}}, config).status().code() == Code::model);
+    CHECK(plan_with(gpus, {}, config).value()->placement().device == "cpu:0");
+    CHECK(plan_with(gpus, {}, config).value()->text().find("no GPU is planned") != std::string::npos);
+  }
+
   TEST_CASE("state: KDA layers and open pools for a session, twice; latents, keys and values for a token") {
     const Json k3 = Json::parse(plan_of(kPublished + "kimi_k3.json")->json());
     CHECK(k3["state"]["kv_bytes_per_token"] == 24 * 576 * 4);
@@ -351,7 +489,7 @@ TEST_SUITE("engine/plan") {
     CHECK(create([](auto& r) { r.images_per_turn = 1; }) == DSA_ERROR_UNSUPPORTED);
     CHECK(create([](auto& r) { r.struct_size = 3; }) == DSA_ERROR_ABI);
     CHECK(create([](auto& r) { r.num_device_ids = 1; }) == DSA_ERROR_ARGUMENT);
-    static const dsa_str other = {"cuda:0", 6};
+    static const dsa_str other = {"cuda:0", 6};  // the folder of modules is empty
     CHECK(create([](auto& r) { r.device_ids = &other, r.num_device_ids = 1; }) == DSA_ERROR_NO_DEVICE);
     static dsa_budget budget = DSA_INIT(dsa_budget);
     budget.flags = 1;
@@ -384,6 +522,36 @@ TEST_SUITE("engine/plan") {
     REQUIRE(twin.plan(nullptr, &plan) == DSA_OK);
     CHECK(dsa_model_load(opened.package, plan, nullptr, nullptr, nullptr, &model) == DSA_ERROR_ARGUMENT);
     CHECK(model == nullptr);
+    dsa_plan_release(plan);
+  }
+
+  TEST_CASE("GPU-02 a module that cannot be loaded is a device with its reason") {
+    dsa_plan* plan = nullptr;
+    const Opened none;
+    size_t devices = 0;
+    CHECK(dsa_runtime_count_devices(none.runtime, &devices) == DSA_OK);
+    CHECK(devices == 1);
+    CHECK(none.plan_on("cuda:GPU-1", &plan) == DSA_ERROR_NO_DEVICE);
+    CHECK(std::string(last_error().message.ptr).find("cuda:GPU-1") != std::string::npos);
+
+    const Opened opened("not a library");
+    dsa_device_info info = DSA_INIT(dsa_device_info);
+    REQUIRE(dsa_runtime_get_device(opened.runtime, 1, &info) == DSA_OK);
+    CHECK(info.usable == 0);
+    CHECK(info.why_not_code == DSA_ERROR_BACKEND);
+    CHECK(info.why_not.len > 0);
+    CHECK(dsa_runtime_get_device(opened.runtime, 2, &info) == DSA_ERROR_ARGUMENT);
+    CHECK(opened.plan_on("cuda", &plan) == DSA_ERROR_BACKEND);
+    CHECK(plan == nullptr);
+    REQUIRE(opened.plan(nullptr, &plan) == DSA_OK);  // nobody named a device: the CPU
+    dsa_str text = {};
+    REQUIRE(dsa_plan_explain(plan, &text) == DSA_OK);
+    const Json json = Json::parse(std::string_view(text.ptr, text.len));
+    CHECK(json["plan"]["device"] == "cpu:0");
+    REQUIRE(json["backends"].size() == 2);
+    CHECK(json["backends"][1]["name"] == "cuda");
+    CHECK(json["backends"][1]["why_not"] != "");
+    CHECK(json["operators"][0]["kernels"]["cuda"] == "");
     dsa_plan_release(plan);
   }
 }

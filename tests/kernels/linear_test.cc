@@ -18,6 +18,8 @@ struct Shape {
 };
 
 constexpr Route kRoutes[] = {Route::exact, Route::fast};
+// The route that a variant takes when it is asked for one: GPUs have the exact one alone.
+Route taken(const std::string& variant, Route route) { return variant == "cuda" ? Route::exact : route; }
 const char* name(Route route) { return route == Route::exact ? ", exact," : ", fast,"; }
 
 struct LinearCase {
@@ -117,7 +119,8 @@ TEST_SUITE("kernels/linear") {
             INFO(variant.name, name(route), " ", dtype_name(type), " at ", shape.rows, " x ", shape.in_dim,
                  " -> ", shape.out_dim);
             const LinearCase c(shape, type);
-            CHECK(relative_error(c.run(variant.run, route), c.run(ref::linear, route)) < 1e-5);
+            const Values want = c.run(ref::linear, taken(variant.name, route));
+            CHECK(relative_error(c.run(variant.run, route), want) < 1e-5);
           }
   }
 
@@ -154,10 +157,12 @@ TEST_SUITE("kernels/linear") {
         const Values fast = c.run(variant.run, Route::fast), exact = c.run(variant.run, Route::exact);
         for (int r = 0; r < rows; ++r) {
           const auto begin = fast.begin() + r * 8, exact_begin = exact.begin() + r * 8;
-          CHECK(Values(begin, begin + 6) == rounded);
           CHECK(Values(exact_begin, exact_begin + 6) == x);
+          if (taken(variant.name, Route::fast) == Route::exact) continue;
+          CHECK(Values(begin, begin + 6) == rounded);
           CHECK(Values(begin + 6, begin + 8) == Values{16383 * 0x1p-10f, 16383 * 0x1.8p-11f});
         }
+        if (taken(variant.name, Route::fast) == Route::exact) CHECK(fast == exact);
         for (const DType type : {DType::f32, DType::f8_e4m3}) {
           const LinearCase other({rows, 40, 9}, type);
           CHECK(other.run(variant.run, Route::fast) == other.run(variant.run, Route::exact));
@@ -231,7 +236,7 @@ TEST_SUITE("kernels/linear") {
                     REQUIRE(std::isnan(out));
                   else if (value == largest)
                     REQUIRE(std::isfinite(out));
-                  else if (route == Route::fast)
+                  else if (taken(variant.name, route) == Route::fast)
                     REQUIRE(std::isnan(out));
                   else
                     REQUIRE(out == (value > 0 ? inf : -inf));
@@ -264,7 +269,7 @@ TEST_SUITE("kernels/linear") {
           for (float& v : c.x) v = random.normal() * (random.integer(0, 1) ? 0x1p-130f : 1.f);
           for (bf16& w : c.bf16_weight)
             w = to_bf16(random.normal() * (random.integer(0, 1) ? 0x1p-130f : 1.f));
-          const Values y = c.run(variant.run, route), want = c.run(ref::linear, route);
+          const Values y = c.run(variant.run, route), want = c.run(ref::linear, taken(variant.name, route));
           CHECK(relative_error(y, want) < 1e-5);
           for (float& v : c.x) v = 0x1p-130f;
           for (const float v : c.run(variant.run, route)) CHECK(std::abs(v) < 70 * 4 * 0x1p-126f);

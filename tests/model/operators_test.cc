@@ -47,7 +47,7 @@ class NotingBackend final : public Backend {
   KernelTable table_;
 };
 
-// A long prefill, a decode step and, if the model sees, a picture.
+// A long prefill, a decode step and, if the model sees, a picture and a step that shows its features.
 void use_everything(const std::string& folder, const std::string& weights) {
   const std::string model_folder = join_path(folder, weights);
   auto json = read_json_file(join_path(model_folder, "config.json"), {.python_numbers = true});
@@ -63,9 +63,10 @@ void use_everything(const std::string& folder, const std::string& weights) {
   auto pool = PagePool::create(decoder.value()->state_layout(), 64);
   REQUIRE(pool.is_ok());
 
-  const auto run = [&](SequenceState& sequence, const std::vector<int32_t>& tokens) {
+  const auto run = [&](SequenceState& sequence, const std::vector<int32_t>& tokens,
+                       std::span<const PlacedRows> placed = {}) {
     StepPlan plan;
-    plan.sequences.push_back({&sequence, tokens.data(), int(tokens.size()), true});
+    plan.sequences.push_back({&sequence, tokens.data(), int(tokens.size()), true, placed});
     auto pages = pool.value()->reserve(plan);
     REQUIRE(pages.is_ok());
     REQUIRE(decoder.value()->run(plan, *pool.value()).is_ok());
@@ -85,6 +86,8 @@ void use_everything(const std::string& folder, const std::string& weights) {
     REQUIRE(advanced.is_ok());
     done = advanced.value();
   }
+  const PlacedRows shown[] = {{sequence.length(), 2, pass.value()->features().f32()}};
+  run(sequence, {7, 7}, shown);
 }
 
 void compare(const std::string& family, const std::string& weights) {

@@ -155,6 +155,7 @@ TEST_SUITE("model/placement") {
       wrong.rotate_experts = files.config->moe.biased ? 0 : 1;
       for (const ModelOptions* options : {&fused, &expanded, &one_expert, &wrong}) {
         Device device(files, *options);
+        device.backend.take_exact_linear();
         logits.emplace_back();
         for (const std::vector<int32_t>& prompt : prompts) {
           SequenceState state(*device.pool, 256);

@@ -151,6 +151,7 @@ class GuardedStorage final : public Storage {
 class GuardedQueue final : public Queue {
  public:
   GuardedStorage storage;
+  bool exact_linear = false;
   int threads() const override { return 1; }
 
  protected:
@@ -240,10 +241,22 @@ class GuardedBackend final : public Backend {
     ++replayed;
   }
 
+  // As GPUs do: `linear` has the exact route alone.
+  void take_exact_linear() { queue_.exact_linear = true; }
+
   bool replays = true;
   int64_t replayed = 0;  // steps that came from a recording
 
  private:
+  template <class Args>
+  static Args routed(const Args& args, const GuardedQueue&) {
+    return args;
+  }
+  static LinearArgs routed(LinearArgs args, const GuardedQueue& queue) {
+    if (queue.exact_linear) args.route = Route::exact;
+    return args;
+  }
+
   static const KernelTable& table() {
     static const KernelTable guarded = [] {
       KernelTable t;
@@ -255,7 +268,7 @@ class GuardedBackend final : public Backend {
       AddressCheck check(#name, s);                                  \
       check.object(args);                                            \
       check.tables(args);                                            \
-      cpu_kernels().name(args, queue);                               \
+      cpu_kernels().name(routed(args, static_cast<GuardedQueue&>(queue)), queue); \
     });                                                              \
   };
       DSA_FOR_EACH_KERNEL(DSA_GUARD)
