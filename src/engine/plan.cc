@@ -20,7 +20,8 @@ constexpr int64_t kGpuStatesPerSession = 3;
 std::vector<OperatorCover> cover_operators(const ModelConfig& config, const WeightSurvey& weights,
                                            const std::vector<BackendKernels>& backends, bool fp8_workspace) {
   std::vector<OperatorCover> all;
-  for (OperatorNeed& need : operators_of(config, weights, fp8_workspace)) all.push_back({std::move(need), {}});
+  for (OperatorNeed& need : operators_of(config, weights, fp8_workspace))
+    all.push_back({std::move(need), {}});
   for (const BackendKernels& backend : backends) {
     std::map<std::string_view, std::string> variants;
     for (const KernelCover& kernel : kernel_cover(backend.variants)) variants[kernel.op] = kernel.variant;
@@ -650,8 +651,8 @@ std::string Plan::text() const {
   placed.add({"context", count_text(plan["context_tokens"])});
   placed.add({"sessions", count_text(plan["sessions"])});
   placed.add({"device", text_of(plan["device"])});
-  for (const auto& [purpose, bytes] : plan["device_parts"].items())
-    placed.add({"on the device, " + purpose, size_text(bytes)});
+  for (const auto& [purpose, part] : plan["device_parts"].items())
+    placed.add({"on the device, " + purpose, size_text(part)});
   placed.add({"memory", size_text(plan["host_bytes"])});
   placed.add({"experts in memory", concat(int(plan["experts_on_host"].get<double>() * 100), " %")});
   placed.add({"from the disk for a token", size_text(plan["disk_bytes_per_token"])});

@@ -39,11 +39,11 @@ struct Machine {
 };
 
 struct PlanRequest {
-  int64_t context = 0;                    // 0: the longest that fits
-  int64_t sessions = 1;                   // at the same time
-  uint64_t host_bytes = 0;                // ceiling; 0: what is free
-  uint64_t leave_host_bytes = 0;          // of what is free, to others
-  std::vector<std::string> devices = {};  // empty: the first GPU on which it fits, else the CPU
+  int64_t context = 0;                                // 0: the longest that fits
+  int64_t sessions = 1;                               // at the same time
+  uint64_t host_bytes = 0;                            // ceiling; 0: what is free
+  uint64_t leave_host_bytes = 0;                      // of what is free, to others
+  std::vector<std::string> devices = {};              // empty: the first GPU on which it fits, else the CPU
   uint64_t device_bytes = 0, leave_device_bytes = 0;  // as those of the host
 };
 
@@ -64,10 +64,10 @@ struct Placement {
   std::string device = kCpuDevice;
   bool feasible = false;
   int64_t context = 0, sessions = 1;
-  uint64_t limit = 0;                 // host memory that may be used
-  uint64_t host_bytes = 0;            // used, with full contexts
-  uint64_t missing_bytes = 0;         // of an infeasible one
-  uint64_t disk_bytes_per_token = 0;  // expected, if a token takes each expert alike
+  uint64_t limit = 0;                                 // host memory that may be used
+  uint64_t host_bytes = 0;                            // used, with full contexts
+  uint64_t missing_bytes = 0;                         // of an infeasible one
+  uint64_t disk_bytes_per_token = 0;                  // expected, if a token takes each expert alike
   double experts_on_device = 0, experts_on_host = 0;  // shares
   uint64_t device_limit = 0;                          // memory of the device that may be used
   std::vector<std::pair<const char*, uint64_t>> device_parts = {};  // what is used of it, by purpose

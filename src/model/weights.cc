@@ -197,7 +197,8 @@ Status WeightLoader::for_each_expert(int64_t experts, std::vector<ExpertWeights>
 
 // 255 is NaN.
 Status WeightLoader::check_exponents(const StoredTensor& scales, const std::string& name) const {
-  if (survey_ != nullptr || !reads_all() || memchr(scales.data, 255, scales.bytes) == nullptr) return Status::ok();
+  if (survey_ != nullptr || !reads_all() || memchr(scales.data, 255, scales.bytes) == nullptr)
+    return Status::ok();
   return error(Code::model, file_of(scales), ": '", prefix_, name,
                "' holds the scale code 255, which is NaN");
 }

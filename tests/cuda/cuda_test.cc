@@ -230,8 +230,7 @@ TEST_SUITE("cuda") {
     REQUIRE(dsa_plan_get(plan, &summary) == DSA_OK);
     CHECK(summary.feasible == 0);
     dsa_model* model = nullptr;
-    CHECK(dsa_model_load(opened.package, plan, nullptr, nullptr, nullptr, &model) ==
-          DSA_ERROR_OUT_OF_DEVICE_MEMORY);
+    CHECK(dsa_model_load(opened.package, plan, nullptr, nullptr, nullptr, &model) == DSA_ERROR_OVER_BUDGET);
     dsa_error e = DSA_INIT(dsa_error);
     CHECK(dsa_last_error(&e) == DSA_OK);
     CHECK(e.needed == summary.device_bytes);

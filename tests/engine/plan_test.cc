@@ -243,7 +243,7 @@ TEST_SUITE("engine/plan") {
   }
 
   TEST_CASE("a GPU: everything on it, with the longest context that fits, to the byte") {
-    const uint64_t room = uint64_t(1) << 30;
+    const uint64_t room = uint64_t(4) << 30;
     DeviceInfo gpu = some_gpu("cuda:GPU-1", room);
     auto plan = plan_with({gpu}, {}).value();
     const Placement* p = &plan->placement();
@@ -285,8 +285,10 @@ TEST_SUITE("engine/plan") {
     CHECK(plan->placement().feasible);
     CHECK(plan->placement().context == (pages - 1) * kPageSize);
     gpu.free_bytes = room;
-    const uint64_t exact = plan_with({gpu}, {.context = 640, .sessions = 2}).value()->placement().device_bytes();
-    CHECK(exact == plan_with({gpu}, {.context = 704, .sessions = 2}).value()->placement().device_bytes() - 2 * page);
+    const uint64_t exact =
+        plan_with({gpu}, {.context = 640, .sessions = 2}).value()->placement().device_bytes();
+    CHECK(exact ==
+          plan_with({gpu}, {.context = 704, .sessions = 2}).value()->placement().device_bytes() - 2 * page);
     for (const PlanRequest& request :
          {PlanRequest{.context = 640, .sessions = 2, .device_bytes = exact - 1},
           PlanRequest{.context = 640, .sessions = 2, .leave_device_bytes = room - exact + 1}}) {

@@ -273,8 +273,7 @@ TEST_SUITE("kernels/mxfp4_linear") {
           INFO(variant.name, " ", name(route), ", ", rows.size(), " groups, the first of ", rows[0]);
           const Mxfp4Case c(rows, 160, 37);
           const Mxfp4Case seen = route == Route::exact ? c : c.rounded(variant.name);
-          CHECK(relative_error(c.run(variant.run, route), seen.run(ref::mxfp4_linear, Route::exact)) <
-                1e-5);
+          CHECK(relative_error(c.run(variant.run, route), seen.run(ref::mxfp4_linear, Route::exact)) < 1e-5);
         }
   }
 

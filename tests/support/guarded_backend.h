@@ -260,16 +260,16 @@ class GuardedBackend final : public Backend {
   static const KernelTable& table() {
     static const KernelTable guarded = [] {
       KernelTable t;
-#define DSA_GUARD(name, Args)                                        \
-  t.name = [](const Args& args, Queue& queue) {                      \
-    static_cast<GuardedQueue&>(queue).storage.put([args, &queue] {   \
-      GuardedStorage& s = static_cast<GuardedQueue&>(queue).storage; \
-      const GuardedStorage::Open open(s);                            \
-      AddressCheck check(#name, s);                                  \
-      check.object(args);                                            \
-      check.tables(args);                                            \
+#define DSA_GUARD(name, Args)                                                     \
+  t.name = [](const Args& args, Queue& queue) {                                   \
+    static_cast<GuardedQueue&>(queue).storage.put([args, &queue] {                \
+      GuardedStorage& s = static_cast<GuardedQueue&>(queue).storage;              \
+      const GuardedStorage::Open open(s);                                         \
+      AddressCheck check(#name, s);                                               \
+      check.object(args);                                                         \
+      check.tables(args);                                                         \
       cpu_kernels().name(routed(args, static_cast<GuardedQueue&>(queue)), queue); \
-    });                                                              \
+    });                                                                           \
   };
       DSA_FOR_EACH_KERNEL(DSA_GUARD)
 #undef DSA_GUARD

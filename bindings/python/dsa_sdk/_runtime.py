@@ -137,13 +137,32 @@ class Package(Owner):
     def plan(
         self,
         *,
+        device: str | None = None,
         context_tokens: int = 0,
         sessions: int = 0,
+        device_bytes: int = 0,
+        leave_device_bytes: int = 0,
         host_bytes: int = 0,
         leave_host_bytes: int = 0,
     ) -> Plan:
-        """What loading would cost on this machine as it is now. Zero: the longest context, one session, what is free."""
-        return Plan(self, context_tokens, sessions, host_bytes, leave_host_bytes)
+        """What loading would cost on this machine as it is now. Zero: the longest context, one session, what is free.
+
+        `device` is an id of `Runtime.devices`, "cuda" or "cpu"; None: the first GPU where it fits, else the CPU.
+        """
+        return Plan(
+            self,
+            device,
+            _c.dsa_plan_request(
+                context_tokens=unsigned("context_tokens", context_tokens),
+                sessions=unsigned("sessions", sessions),
+            ),
+            _c.dsa_budget(
+                device_bytes=unsigned("device_bytes", device_bytes, 64),
+                leave_device_bytes=unsigned("leave_device_bytes", leave_device_bytes, 64),
+                host_bytes=unsigned("host_bytes", host_bytes, 64),
+                leave_host_bytes=unsigned("leave_host_bytes", leave_host_bytes, 64),
+            ),
+        )
 
     def load(
         self, plan: Plan | None = None, *, queue_limit: int = 0, on_progress: OnProgress | None = None
@@ -165,17 +184,13 @@ class Plan(Owner):
     """Where a package would go on this machine. One that is not feasible says in `explain()` what would help."""
 
     def __init__(
-        self, package: Package, context_tokens: int, sessions: int, host_bytes: int, leave_host_bytes: int
+        self, package: Package, device: str | None, request: _c.dsa_plan_request, budget: _c.dsa_budget
     ) -> None:
-        budget = _c.dsa_budget(
-            host_bytes=unsigned("host_bytes", host_bytes, 64),
-            leave_host_bytes=unsigned("leave_host_bytes", leave_host_bytes, 64),
-        )
-        request = _c.dsa_plan_request(
-            budget=ctypes.pointer(budget),
-            context_tokens=unsigned("context_tokens", context_tokens),
-            sessions=unsigned("sessions", sessions),
-        )
+        request.budget = ctypes.pointer(budget)
+        if device is not None:
+            name = encoded(device)
+            request.device_ids = ctypes.pointer(view_of(name))
+            request.num_device_ids = 1
         out = ctypes.c_void_p()
         check(library().dsa_plan_create(package._live, address(request), address(out)))
         self._handle = Handle(out.value or 0, library().dsa_plan_release)

@@ -38,6 +38,16 @@ class Plans(unittest.TestCase):
             self.assertRaises(dsa.ArgumentError, package.plan, context_tokens=-1)
             self.assertRaises(dsa.LimitExceeded, package.plan, context_tokens=1 << 30)
 
+    def test_the_device_that_is_named_is_taken_or_refused(self):
+        with runtime().open(MODEL) as package:
+            with package.plan(device="cpu:0", context_tokens=512) as plan:
+                self.assertEqual(plan.explain()["plan"]["device"], "cpu:0")
+                self.assertEqual(plan.summary.device_bytes, 0)
+            with self.assertRaises(dsa.DeviceFault) as caught:
+                package.plan(device="abacus:0")
+            self.assertEqual(caught.exception.code, dsa.Status.NO_DEVICE)
+            self.assertIn("abacus:0", str(caught.exception))
+
 
 class Release(unittest.TestCase):
     NAMES = ("runtime", "package", "model", "session", "prompt", "run")

@@ -264,11 +264,17 @@ unsafe impl Sync for Plan {}
 impl Plan {
     pub(crate) fn new(
         package: &Ref<sys::dsa_package>,
-        request: &sys::dsa_plan_request,
+        device: Option<&str>,
+        mut request: sys::dsa_plan_request,
     ) -> Result<Self, Error> {
+        let id = device.map(|id| view_of(id.as_bytes()));
+        if let Some(id) = &id {
+            request.device_ids = id;
+            request.num_device_ids = 1;
+        }
         let mut out = null_mut();
         // SAFETY: the request and what it points to are borrowed for the call.
-        check(unsafe { sys::dsa_plan_create(package.get(), request, &mut out) })?;
+        check(unsafe { sys::dsa_plan_create(package.get(), &request, &mut out) })?;
         NonNull::new(out).map(Plan).ok_or_else(no_handle)
     }
 

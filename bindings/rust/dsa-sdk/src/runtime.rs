@@ -169,7 +169,16 @@ impl Package {
 
     /// What loading would cost on this machine as it is now.
     pub fn plan(&self) -> PlanBuilder<'_> {
-        PlanBuilder { package: self, context_tokens: 0, sessions: 0, host_bytes: 0, leave_host_bytes: 0 }
+        PlanBuilder {
+            package: self,
+            device: None,
+            context_tokens: 0,
+            sessions: 0,
+            device_bytes: 0,
+            leave_device_bytes: 0,
+            host_bytes: 0,
+            leave_host_bytes: 0,
+        }
     }
 
     /// Loads the weights on this thread.
@@ -185,13 +194,23 @@ impl Package {
 /// What a plan has to hold. Zero: chosen from what is free.
 pub struct PlanBuilder<'a> {
     package: &'a Package,
+    device: Option<String>,
     context_tokens: u32,
     sessions: u32,
+    device_bytes: u64,
+    leave_device_bytes: u64,
     host_bytes: u64,
     leave_host_bytes: u64,
 }
 
 impl PlanBuilder<'_> {
+    /// An id of `Runtime::devices`, "cuda" or "cpu". Without it: the first GPU where it fits, else the CPU.
+    #[must_use]
+    pub fn device(mut self, id: &str) -> Self {
+        self.device = Some(id.to_owned());
+        self
+    }
+
     /// 0: the longest that fits.
     #[must_use]
     pub fn context_tokens(mut self, tokens: u32) -> Self {
@@ -203,6 +222,20 @@ impl PlanBuilder<'_> {
     #[must_use]
     pub fn sessions(mut self, sessions: u32) -> Self {
         self.sessions = sessions;
+        self
+    }
+
+    /// A ceiling of the device.
+    #[must_use]
+    pub fn device_bytes(mut self, bytes: u64) -> Self {
+        self.device_bytes = bytes;
+        self
+    }
+
+    /// Of the device, always left to others.
+    #[must_use]
+    pub fn leave_device_bytes(mut self, bytes: u64) -> Self {
+        self.leave_device_bytes = bytes;
         self
     }
 
@@ -222,13 +255,15 @@ impl PlanBuilder<'_> {
 
     pub fn build(self) -> Result<Plan, Error> {
         let mut budget = sys::dsa_budget::init();
+        budget.device_bytes = self.device_bytes;
+        budget.leave_device_bytes = self.leave_device_bytes;
         budget.host_bytes = self.host_bytes;
         budget.leave_host_bytes = self.leave_host_bytes;
         let mut request = sys::dsa_plan_request::init();
         request.budget = &budget;
         request.context_tokens = self.context_tokens;
         request.sessions = self.sessions;
-        Ok(Plan { raw: raw::Plan::new(&self.package.raw, &request)? })
+        Ok(Plan { raw: raw::Plan::new(&self.package.raw, self.device.as_deref(), request)? })
     }
 }
 

@@ -69,6 +69,12 @@ fn a_model_is_loaded_as_planned() {
     assert!(!short.summary().unwrap().feasible);
     let failure = package.loader().plan(&short).load().err().unwrap();
     assert_eq!((failure.kind(), failure.available()), (ErrorKind::OverBudget, 4096));
+
+    let named = package.plan().device("cpu:0").context_tokens(512).build().unwrap();
+    assert_eq!(named.summary().unwrap().device_bytes, 0);
+    let refused = package.plan().device("abacus:0").build().err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::NoDevice);
+    assert!(refused.to_string().contains("abacus:0"));
 }
 
 #[test]
