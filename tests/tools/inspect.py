@@ -54,8 +54,8 @@ def inspect(program, path, status=0):
 
 def check_covered(found):
     expect(found["operators"], "no operators")
-    expect(not found["missing_operators"] and all(o["covered"] for o in found["operators"]),
-           "missing operators:", found["missing_operators"])
+    lacking = [lack for lack in found["missing_operators"] if lack["backend"] == "cpu"]
+    expect(not lacking and all(o["covered"] for o in found["operators"]), "missing operators:", lacking)
 
 
 def published(program, name, config):

@@ -22,7 +22,7 @@ class Plans(unittest.TestCase):
             self.assertEqual((plan.summary.context_tokens, plan.summary.sessions), (512, 2))
             described = plan.explain()
             self.assertEqual(described["plan"]["host_bytes"], plan.summary.host_bytes)
-            self.assertEqual(described["missing_operators"], [])
+            self.assertNotIn("cpu", [lack["backend"] for lack in described["missing_operators"]])
             with package.load(plan) as planned, planned.session() as chat:
                 self.assertEqual(chat.info.max_tokens, 512)
             plan.close()
