@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "engine/engine.h"
@@ -549,12 +550,16 @@ std::string operators_text(const Json& json) {
     if (!op["covered"].get<bool>()) ++uncovered;
   }
   std::string text = concat("operators: ", json["operators"].size(), " needed, ", uncovered, " missing\n");
+  std::set<std::string> absent;
   for (const Json& backend : json["backends"])
-    if (!text_of(backend["why_not"]).empty())
+    if (!text_of(backend["why_not"]).empty()) {
       text += "  " + text_of(backend["name"]) + " cannot run here: " + text_of(backend["why_not"]) + "\n";
+      absent.insert(text_of(backend["name"]));
+    }
   text += table.text();
   for (const Json& lack : json["missing_operators"])
-    text += "  " + text_of(lack["operator"]) + ": " + text_of(lack["why"]) + "\n";
+    if (absent.count(text_of(lack["backend"])) == 0)  // else said above, once for all
+      text += "  " + text_of(lack["operator"]) + ": " + text_of(lack["why"]) + "\n";
   return text;
 }
 
