@@ -394,10 +394,17 @@ FAULTS = {
 }
 # Why answers cannot show them; operator fixtures or goldens.json cover them.
 INVISIBLE = {
+    "selection: ReLU missing": "the logits move, but no answer turns",
+    "selection: key norm RMS instead of LayerNorm": "the keys of these weights have nearly no mean",
     "selection: top-k 16": "a smaller set that still holds the right place; the sets in goldens.json show it",
     "selection: dense attention": "more than was asked for is no loss; the sets in goldens.json show it",
+    "MLA: scale 128^-0.5": "the logits move, but no answer turns",
     "KDA: q not scaled": "a common factor, which the norm behind it removes",
+    "experts: one scale per row": "the logits move, but no answer turns",
+    "experts: biased scores as weights": "the logits move, but no answer turns",
     "experts: weights not renormalised": "a common factor, which the norm behind it removes",
+    "vision: norm of the projector missing": "the features have nearly that norm already",
+    "text: BOS in front": "the model reads on; the prompts in goldens.json are compared token by token",
 }
 
 
