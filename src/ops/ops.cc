@@ -221,7 +221,7 @@ void kda(Step& s, const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
              g.is_dense());
   const KdaArgs args{q.f32(),   k.f32(),     v.f32(),     g.f32(),     beta.f32(),          o.f32(),
                      sequences, q.stride[0], k.stride[0], v.stride[0], s.batch().sequences, dim(q, 1),
-                     dim(q, 2), dim(v, 2)};
+                     dim(q, 2), dim(v, 2),   s.tokens(),  s.route()};
   const bool one_each = s.tokens() == s.batch().sequences;
   (one_each ? s.kernels().kda_step : s.kernels().kda_chunk)(args, s.queue());
 }

@@ -274,7 +274,8 @@ void linear_decode(Bench& b, const char* name, DType type, int rows, int in_dim,
   b.report(name, s, double(bytes), b.read, kRead);
 }
 
-void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim, int out_dim) {
+void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim, int out_dim,
+                    Route route = Route::fast) {
   Memory memory;
   const size_t matrix = size_t(in_dim) * out_dim;
   void* weights =
@@ -283,12 +284,12 @@ void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim
   const float* x = memory.floats(size_t(rows) * in_dim);
   float* y = memory.of<float>(size_t(rows) * out_dim);
   const double s = b.seconds(2, [&](int) {
-    b.kernels.linear({x, weights, type, y, in_dim, out_dim, rows, in_dim, out_dim, scales}, b.queue);
+    b.kernels.linear({x, weights, type, y, in_dim, out_dim, rows, in_dim, out_dim, scales, route}, b.queue);
   });
   b.report_rate(name, s, 2.0 * rows * double(matrix), b.bf16_rate, "cuBLASLt bf16");
 }
 
-void kda(Bench& b, const char* name, int sequences, int rows, int heads) {
+void kda(Bench& b, const char* name, int sequences, int rows, int heads, Route route = Route::fast) {
   Memory memory;
   const int dim = 128;
   const size_t state = size_t(heads) * dim * dim, tokens = size_t(sequences) * rows;
@@ -309,7 +310,9 @@ void kda(Bench& b, const char* name, int sequences, int rows, int heads) {
   const int64_t stride = int64_t(heads) * dim;
   const double s = b.seconds(sets, [&](int i) {
     (rows == 1 ? b.kernels.kda_step : b.kernels.kda_chunk)(
-        {q, k, v, g, beta, o, lists[size_t(i)], stride, stride, stride, sequences, heads, dim, dim}, b.queue);
+        {q, k, v, g, beta, o, lists[size_t(i)], stride, stride, stride, sequences, heads, dim, dim,
+         sequences * rows, route},
+        b.queue);
   });
   b.report(name, s, 2.0 * sequences * double(state) * 4 + 5.0 * double(tokens) * heads * dim * 4, b.copy,
            kCopy);
@@ -430,6 +433,10 @@ int main(int argc, char** argv) {
     kda(b, "kda step, 32 heads, batch 32", 32, 1, 32);
     kda(b, "kda step, 96 heads, batch 32", 32, 1, 96);
     kda(b, "kda chunk, 32 heads, 4096 tokens", 1, 4096, 32);
+    kda(b, "kda chunk, 32 heads, 8192 tokens", 1, 8192, 32);
+    kda(b, "kda chunk, 32 heads, 8192 tokens, exact", 1, 8192, 32, Route::exact);
+    kda(b, "kda chunk, 32 heads, 8 x 1024 tokens", 8, 1024, 32);
+    kda(b, "kda chunk, 96 heads, 8192 tokens", 1, 8192, 96);
   }
   if (wanted("sparse")) {
     sparse_decode(b, "sparse decode, 64 heads, batch 64, top 2048", 64, 64, 8192, 2048);
