@@ -424,7 +424,11 @@ int main(int argc, char** argv) {
       linear_decode(b, ("linear " + format + ", 8 rows, 7168 -> 16384").c_str(), type, 8, 7168, 16384);
       linear_decode(b, ("linear " + format + ", 1 row, 2304 -> 4096").c_str(), type, 1, 2304, 4096);
       linear_decode(b, ("linear " + format + ", 1 row, 7168 -> 2112").c_str(), type, 1, 7168, 2112);
-      linear_prefill(b, ("linear " + format + ", 2048 rows, 7168 -> 4096").c_str(), type, 2048, 7168, 4096);
+      for (const int rows : {64, 256, 2048, 8192})
+        linear_prefill(b, ("linear " + format + ", " + std::to_string(rows) + " rows, 7168 -> 4096").c_str(), type,
+                       rows, 7168, 4096);
+      linear_prefill(b, ("linear " + format + ", 256 rows, 7168 -> 4096, exact").c_str(), type, 256, 7168, 4096,
+                     Route::exact);
     }
     linear_decode(b, "linear f32, 1 row, 7168 -> 256", DType::f32, 1, 7168, 256);
   }
