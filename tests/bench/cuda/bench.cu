@@ -318,6 +318,30 @@ void kda(Bench& b, const char* name, int sequences, int rows, int heads, Route r
            kCopy);
 }
 
+void vision_attention(Bench& b, const char* name, int patches, int heads, int dim, Route route) {
+  Memory memory;
+  const int64_t head = int64_t(patches) * dim;
+  const std::vector<VisionAttentionRun> runs = {{0, 0, patches, patches}};
+  const VisionAttentionArgs args{memory.floats(size_t(heads * head)),
+                                 memory.floats(size_t(heads * head)),
+                                 memory.floats(size_t(heads * head)),
+                                 memory.copy(runs),
+                                 memory.of<float>(size_t(heads * head)),
+                                 dim,
+                                 head,
+                                 dim,
+                                 head,
+                                 int64_t(heads) * dim,
+                                 dim,
+                                 1,
+                                 heads,
+                                 dim,
+                                 0.09f,
+                                 route};
+  const double s = b.seconds(2, [&](int) { b.kernels.vision_attention(args, b.queue); });
+  b.report_rate(name, s, 4.0 * double(patches) * patches * heads * dim, b.bf16_rate, "cuBLASLt bf16");
+}
+
 // Sequences of `context` positions in pages of their own.
 PagedRows paged(Memory& memory, int sequences, int context, int dim) {
   const int pages = (context + kPageSize - 1) / kPageSize;
@@ -425,10 +449,10 @@ int main(int argc, char** argv) {
       linear_decode(b, ("linear " + format + ", 1 row, 2304 -> 4096").c_str(), type, 1, 2304, 4096);
       linear_decode(b, ("linear " + format + ", 1 row, 7168 -> 2112").c_str(), type, 1, 7168, 2112);
       for (const int rows : {64, 256, 2048, 8192})
-        linear_prefill(b, ("linear " + format + ", " + std::to_string(rows) + " rows, 7168 -> 4096").c_str(), type,
-                       rows, 7168, 4096);
-      linear_prefill(b, ("linear " + format + ", 256 rows, 7168 -> 4096, exact").c_str(), type, 256, 7168, 4096,
-                     Route::exact);
+        linear_prefill(b, ("linear " + format + ", " + std::to_string(rows) + " rows, 7168 -> 4096").c_str(),
+                       type, rows, 7168, 4096);
+      linear_prefill(b, ("linear " + format + ", 256 rows, 7168 -> 4096, exact").c_str(), type, 256, 7168,
+                     4096, Route::exact);
     }
     linear_decode(b, "linear f32, 1 row, 7168 -> 256", DType::f32, 1, 7168, 256);
   }
@@ -441,6 +465,12 @@ int main(int argc, char** argv) {
     kda(b, "kda chunk, 32 heads, 8192 tokens, exact", 1, 8192, 32, Route::exact);
     kda(b, "kda chunk, 32 heads, 8 x 1024 tokens", 8, 1024, 32);
     kda(b, "kda chunk, 96 heads, 8192 tokens", 1, 8192, 96);
+  }
+  if (wanted("vision")) {
+    vision_attention(b, "vision attention, 12 x 128, 4096 patches", 4096, 12, 128, Route::fast);
+    vision_attention(b, "vision attention, 16 x 72, 4096 patches", 4096, 16, 72, Route::fast);
+    vision_attention(b, "vision attention, 12 x 128, 1024 patches", 1024, 12, 128, Route::fast);
+    vision_attention(b, "vision attention, 12 x 128, 4096 patches, exact", 4096, 12, 128, Route::exact);
   }
   if (wanted("sparse")) {
     sparse_decode(b, "sparse decode, 64 heads, batch 64, top 2048", 64, 64, 8192, 2048);
