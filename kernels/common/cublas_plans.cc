@@ -23,7 +23,7 @@ CublasPlans::~CublasPlans() {
   if (handle_) cublasLtDestroy(handle_);
 }
 
-// cuBLASLt sees columns: y^T [out_dim, rows] = weight^T, transposed, times x^T [in_dim, rows].
+// cuBLASLt sees columns: y^T [out_dim, rows] = weight [out_dim, in_dim] times x^T [in_dim, rows].
 bool CublasPlans::prepare(const CublasProduct& p, size_t workspace_bytes, Plan& plan) const {
   const bool fp8 = p.factors == CublasProduct::Factors::fp8;
   const auto good = [](cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS; };
@@ -31,7 +31,7 @@ bool CublasPlans::prepare(const CublasProduct& p, size_t workspace_bytes, Plan& 
     return good(cublasLtMatmulDescSetAttribute(&plan.product, attribute, &value, sizeof value));
   };
   if (!good(cublasLtMatmulDescInit(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
-      !set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T))
+      !set(CUBLASLT_MATMUL_DESC_TRANSA, p.transposed ? CUBLAS_OP_N : CUBLAS_OP_T))
     return false;
   if (fp8 && (!set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F) ||
               !set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) ||
@@ -40,9 +40,20 @@ bool CublasPlans::prepare(const CublasProduct& p, size_t workspace_bytes, Plan& 
     return false;
   const auto type = fp8 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
   const auto in = uint64_t(p.in_dim), out = uint64_t(p.out_dim), rows = uint64_t(p.rows);
-  if (!good(cublasLtMatrixLayoutInit(&plan.weight, type, in, out, p.in_dim)) ||
-      !good(cublasLtMatrixLayoutInit(&plan.x, type, in, rows, p.in_dim)) ||
-      !good(cublasLtMatrixLayoutInit(&plan.y, CUDA_R_32F, out, rows, p.y_stride)))
+  const auto lay = [&](cublasLtMatrixLayoutOpaque_t& layout, cudaDataType_t of, uint64_t height,
+                       uint64_t width, int64_t stride, int64_t batch_stride) {
+    if (!good(cublasLtMatrixLayoutInit(&layout, of, height, width, stride))) return false;
+    const int32_t batch = p.batch;
+    return batch == 1 ||
+           (good(cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                  sizeof batch)) &&
+            good(cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                  &batch_stride, sizeof batch_stride)));
+  };
+  if (!(p.transposed ? lay(plan.weight, type, out, in, p.out_dim, p.weight_batch_stride)
+                     : lay(plan.weight, type, in, out, p.in_dim, p.weight_batch_stride)) ||
+      !lay(plan.x, type, in, rows, p.x_stride, p.x_batch_stride) ||
+      !lay(plan.y, CUDA_R_32F, out, rows, p.y_stride, p.y_batch_stride))
     return false;
 
   cublasLtMatmulPreferenceOpaque_t preference;
@@ -69,8 +80,19 @@ bool CublasPlans::prepare(const CublasProduct& p, size_t workspace_bytes, Plan& 
 CublasPlans::Plan& CublasPlans::plan(const CublasProduct& p, size_t workspace_bytes) {
   const int64_t alignments =
       int64_t(alignment(p.weight)) << 40 | int64_t(alignment(p.x)) << 20 | alignment(p.y);
-  const std::array<int64_t, 7> key = {
-      int64_t(p.factors), p.rows, p.in_dim, p.out_dim, p.y_stride, alignments, int64_t(workspace_bytes)};
+  const std::array<int64_t, 13> key = {int64_t(p.factors),
+                                       p.rows,
+                                       p.in_dim,
+                                       p.out_dim,
+                                       p.x_stride,
+                                       p.y_stride,
+                                       p.transposed,
+                                       p.batch,
+                                       p.x_batch_stride,
+                                       p.weight_batch_stride,
+                                       p.y_batch_stride,
+                                       alignments,
+                                       int64_t(workspace_bytes)};
   const auto known = plans_.find(key);
   if (known != plans_.end()) return known->second;
   if (plans_.size() >= kPlansMax) plans_.clear();

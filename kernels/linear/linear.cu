@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/common/products.cuh"
+#include "kernels/common/rounded.cuh"
 #include "kernels/linear/linear.h"
 
 namespace dsa {
@@ -52,21 +53,6 @@ void own_product(const LinearArgs& a, Queue& queue) {
     product(a, F32Weights{static_cast<const float*>(a.weight), a.in_dim}, queue);
 }
 
-__device__ uint4 round_to_bf16(const float4& low, const float4& high) {
-  return {round_to_bf16x2(low.x, low.y), round_to_bf16x2(low.z, low.w), round_to_bf16x2(high.x, high.y),
-          round_to_bf16x2(high.z, high.w)};
-}
-
-// to [rows, in_dim]. One thread rounds 8 values.
-void round_rows(const LinearArgs& a, uint4* to, Queue& queue) {
-  const int64_t octets = a.in_dim / 8, stride = a.x_stride;
-  const float* x = a.x;
-  each(queue, a.rows * octets, [=] __device__(int64_t i) {
-    const auto* at = reinterpret_cast<const float4*>(x + i / octets * stride + i % octets * 8);
-    to[i] = round_to_bf16(at[0], at[1]);
-  });
-}
-
 // codes [rows, in_dim], scales [in_dim / 128, rows]. One warp rounds the 128 values that share a scale.
 void round_rows_to_fp8(const LinearArgs& a, uint32_t* codes, float* scales, Queue& queue) {
   const int64_t tiles = a.in_dim / kFp8Block, stride = a.x_stride, rows = a.rows;
@@ -81,29 +67,7 @@ void round_rows_to_fp8(const LinearArgs& a, uint32_t* codes, float* scales, Queu
   });
 }
 
-constexpr size_t kCublasBytes = size_t{32} << 20;  // of its workspace
-constexpr int64_t kScaleRow = 4;                   // of scales of weights and of rows, in floats
-
-int64_t round_up(int64_t n, int64_t to) { return ceil_div(n, to) * to; }
-
-// Parts of the scratch memory, one after the other.
-class Scratch {
- public:
-  explicit Scratch(const CudaQueue& queue)
-      : begin_(static_cast<char*>(queue.scratch())), left_(int64_t(queue.scratch_bytes())) {}
-  template <class T>
-  T* take(int64_t count) {
-    const int64_t bytes = round_up(count * int64_t(sizeof(T)), 256);
-    T* part = reinterpret_cast<T*>(begin_);
-    begin_ += bytes, left_ -= bytes;
-    return part;
-  }
-  int64_t left() const { return left_; }
-
- private:
-  char* begin_;
-  int64_t left_;
-};
+constexpr int64_t kScaleRow = 4;  // of scales of weights and of rows, in floats
 
 // The rows of `a` that cuBLASLt multiplies, from the first on; the others are left to own_product().
 int rounded_product(const LinearArgs& a, CudaQueue& queue) {
@@ -116,7 +80,7 @@ int rounded_product(const LinearArgs& a, CudaQueue& queue) {
     return 0;
 
   Scratch scratch(queue);
-  const size_t workspace_bytes = std::min(kCublasBytes, queue.scratch_bytes() / 4);
+  const size_t workspace_bytes = cublas_workspace_bytes(queue);
   void* workspace = scratch.take<char>(int64_t(workspace_bytes));
   const int64_t tiles_in = a.in_dim / kFp8Block, tiles_out = ceil_div(a.out_dim, kFp8Block);
   const float* weight_scales = a.weight_scales;
@@ -140,6 +104,7 @@ int rounded_product(const LinearArgs& a, CudaQueue& queue) {
                                 x,
                                 a.weight,
                                 part.y,
+                                a.in_dim,
                                 a.y_stride,
                                 part.rows,
                                 a.in_dim,
@@ -154,10 +119,8 @@ int rounded_product(const LinearArgs& a, CudaQueue& queue) {
     if (fp8)
       round_rows_to_fp8(part, static_cast<uint32_t*>(x), x_scales, queue);
     else
-      round_rows(part, static_cast<uint4*>(x), queue);
-    if (queue.cublas_plans().run(product, workspace, workspace_bytes, queue.stream()) !=
-        CUBLAS_STATUS_SUCCESS)
-      queue.note(cudaErrorLaunchFailure);
+      round_rows_to_bf16(queue, part.x, a.x_stride, 0, part.rows, 1, a.in_dim, static_cast<uint4*>(x));
+    run_cublas(queue, product, workspace, workspace_bytes);
     done += part.rows;
   }
   return int(done);

@@ -79,7 +79,8 @@ void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed
                             .heads = dim(x, 1),
                             .in_dim = dim(x, 2),
                             .out_dim = dim(y, 2),
-                            .transposed = transposed};
+                            .transposed = transposed,
+                            .route = s.route()};
   s.kernels().head_linear(args, s.queue());
 }
 
@@ -492,7 +493,8 @@ void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v
                                  .num_runs = num_runs,
                                  .heads = dim(q, 1),
                                  .dim = dim(q, 2),
-                                 .scale = scale};
+                                 .scale = scale,
+                                 .route = s.route()};
   s.kernels().vision_attention(args, s.queue());
 }
 

@@ -1,5 +1,4 @@
-// tests/emulated/cublasLt.h: as much of cuBLASLt as operators use, in plain loops and f64: y^T = weight^T transposed times
-// x^T, all of them columns.
+// tests/emulated/cublasLt.h: as much of cuBLASLt as operators use, in plain loops and f64.
 #pragma once
 
 #include <cstddef>
@@ -32,13 +31,21 @@ enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
 };
 
+enum cublasLtMatrixLayoutAttribute_t {
+  CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET
+};
+
 struct cublasLtMatmulDescOpaque_t {
   const float *a_scales, *b_scales;
+  cublasOperation_t of_a;
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
   uint64_t rows, columns;
   int64_t stride;
+  int32_t batch;
+  int64_t batch_stride;
 };
 struct cublasLtMatmulPreferenceOpaque_t {};
 struct cublasLtMatmulAlgo_t {};
@@ -59,13 +66,23 @@ inline cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDescOpaque_t* product
 inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDescOpaque_t* product,
                                                      cublasLtMatmulDescAttributes_t attribute,
                                                      const void* value, size_t bytes) {
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) memcpy(&product->of_a, value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) memcpy(&product->a_scales, value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) memcpy(&product->b_scales, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayoutOpaque_t* layout, cudaDataType_t type,
                                                uint64_t rows, uint64_t columns, int64_t stride) {
-  return *layout = {type, rows, columns, stride}, CUBLAS_STATUS_SUCCESS;
+  return *layout = {type, rows, columns, stride, 1, 0}, CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayoutOpaque_t* layout,
+                                                       cublasLtMatrixLayoutAttribute_t attribute,
+                                                       const void* value, size_t bytes) {
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+    memcpy(&layout->batch, value, bytes);
+  else
+    memcpy(&layout->batch_stride, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreferenceOpaque_t*) {
   return CUBLAS_STATUS_SUCCESS;
@@ -88,25 +105,28 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDescOpaque_
                                      cublasLtMatrixLayoutOpaque_t*, void* d,
                                      cublasLtMatrixLayoutOpaque_t* d_layout, const cublasLtMatmulAlgo_t*,
                                      void*, size_t, void*) {
-  const int64_t inner = int64_t(a_layout->rows), outputs = int64_t(a_layout->columns),
-                rows = int64_t(b_layout->columns);
-  const auto value = [&](const void* data, const cublasLtMatrixLayoutOpaque_t& layout, int64_t row,
-                         int64_t i) {
-    const int64_t at = row * layout.stride + i;
+  const bool turned = product->of_a == CUBLAS_OP_T;
+  const auto inner = int64_t(b_layout->rows), outputs = int64_t(d_layout->rows),
+             rows = int64_t(d_layout->columns);
+  const auto value = [](const void* data, const cublasLtMatrixLayoutOpaque_t& layout, int64_t batch,
+                        int64_t row, int64_t column) {
+    const int64_t at = batch * layout.batch_stride + column * layout.stride + row;
     return double(layout.type == CUDA_R_16BF ? dsa::to_f32(static_cast<const dsa::bf16*>(data)[at])
                                              : dsa::e4m3_to_f32(static_cast<const uint8_t*>(data)[at]));
   };
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t o = 0; o < outputs; ++o) {
-      double sum = 0;
-      for (int64_t i = 0; i < inner; ++i) {
-        double term = value(a, *a_layout, o, i) * value(b, *b_layout, r, i);
-        if (a_layout->type == CUDA_R_8F_E4M3)
-          term *= double(product->a_scales[o / 128 * ((inner / 128 + 3) / 4 * 4) + i / 128]) *
-                  product->b_scales[i / 128 * rows + r];
-        sum += term;
+  for (int64_t n = 0; n < d_layout->batch; ++n)
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t o = 0; o < outputs; ++o) {
+        double sum = 0;
+        for (int64_t i = 0; i < inner; ++i) {
+          double term = (turned ? value(a, *a_layout, n, i, o) : value(a, *a_layout, n, o, i)) *
+                        value(b, *b_layout, n, i, r);
+          if (a_layout->type == CUDA_R_8F_E4M3)
+            term *= double(product->a_scales[o / 128 * ((inner / 128 + 3) / 4 * 4) + i / 128]) *
+                    product->b_scales[i / 128 * rows + r];
+          sum += term;
+        }
+        static_cast<float*>(d)[n * d_layout->batch_stride + r * d_layout->stride + o] = float(sum);
       }
-      static_cast<float*>(d)[r * d_layout->stride + o] = float(sum);
-    }
   return CUBLAS_STATUS_SUCCESS;
 }
