@@ -1,4 +1,4 @@
-// dsa_convert IN OUT [options]: writes the model folder IN again as OUT, its routed experts as MXFP4.
+// tools/dsa_convert.cc: dsa_convert IN OUT [options]: writes the model folder IN again as OUT, its routed experts as MXFP4.
 //
 //   --threads N  threads that round (default: all cores)
 //   --quiet      no line for each tensor
