@@ -130,7 +130,8 @@ PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route ro
       if (products == Products::cpu && dtype == DType::bf16 && route == Route::fast && !always_exact(part))
         return {
             Precision::rounded,
-            "weights rounded to 12 bits in runs of 2,048 columns; activations to 15 bits in blocks of 512"};
+            "weights rounded to 12 bits and a sign in runs of 2,048 columns; activations to 14 bits and a "
+            "sign in blocks of 512"};
       if (dtype != DType::f8_e4m3) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::exact, "codes multiplied as stored, sums in f32 times the scale of each tile"};
     case TensorUse::plain_matrix:
