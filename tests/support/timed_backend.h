@@ -1,33 +1,30 @@
-// tests/bench/timed_backend.h: a backend that notes how long each operator takes.
+// support/timed_backend.h: a backend that notes which operators are called, and how long each takes.
 #pragma once
 
-#include <algorithm>
-#include <cstdio>
-#include <utility>
-#include <vector>
+#include <chrono>
+#include <map>
+#include <string>
 
 #include "backend/backend.h"
-#include "bench/bench.h"
 
-namespace dsa::bench {
+namespace dsa::test {
 
-// Time spent in each operator since the last reset, by wrapping every kernel of the table.
-struct OperatorTimes {
-#define DSA_TIME_MEMBER(name, Args) double name = 0;
-  DSA_FOR_EACH_KERNEL(DSA_TIME_MEMBER)
-#undef DSA_TIME_MEMBER
-};
-inline OperatorTimes operator_times;
+// Seconds in each operator that was called, by name, since this was cleared. One thread calls operators.
+inline std::map<std::string, double> operator_times;
 
+// The kernels of the CPU, on a backend of the CPU.
 class TimedBackend final : public Backend {
  public:
   explicit TimedBackend(Backend& backend) : backend_(backend) {
-#define DSA_TIME_WRAP(name, Args)                                             \
-  table_.name = [](const Args& args, Queue& queue) {                          \
-    operator_times.name += seconds([&] { cpu_kernels().name(args, queue); }); \
+#define DSA_TIME_KERNEL(name, Args)                                                      \
+  table_.name = [](const Args& args, Queue& queue) {                                     \
+    const auto begin = std::chrono::steady_clock::now();                                 \
+    cpu_kernels().name(args, queue);                                                     \
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin; \
+    operator_times[#name] += time.count();                                               \
   };
-    DSA_FOR_EACH_KERNEL(DSA_TIME_WRAP)
-#undef DSA_TIME_WRAP
+    DSA_FOR_EACH_KERNEL(DSA_TIME_KERNEL)
+#undef DSA_TIME_KERNEL
   }
   const char* name() const override { return "timed"; }
   const KernelTable& kernels() const override { return table_; }
@@ -39,17 +36,4 @@ class TimedBackend final : public Backend {
   KernelTable table_;
 };
 
-// The operators that took at least 1 % of `total`, largest first.
-inline void print_operators(const char* what, double total) {
-  std::vector<std::pair<double, const char*>> times;
-#define DSA_TIME_LIST(name, Args) times.push_back({operator_times.name, #name});
-  DSA_FOR_EACH_KERNEL(DSA_TIME_LIST)
-#undef DSA_TIME_LIST
-  std::sort(times.rbegin(), times.rend());
-  printf("%s by operator:", what);
-  for (const auto& [time, name] : times)
-    if (time >= 0.01 * total) printf("  %s %.0f %%", name, 100 * time / total);
-  printf("\n");
-}
-
-}  // namespace dsa::bench
+}  // namespace dsa::test
