@@ -10,9 +10,9 @@
 // kda_chunk  many tokens: within a chunk, at most 64 tokens, the updates become a triangular system and products of small
 //            matrices. Every exponent that reaches exp is at most 0, or bounded inside a run of 16 tokens.
 //            A run in which a channel decays by more than that goes token by token, as in kda_step.
-// f32 state and sums; g at most 0. The fast route of GPUs drops what is below 2^-17 of a factor, in kda_chunk. Within kKdaMaxDecay per token a run of 16 always fits (16 * 5.0625 = 81 < 88.7 = log of
-// the largest f32). The result does not depend on
-// how a sequence is cut into steps beyond rounding.
+// f32 state and sums; g at most 0. The fast route of GPUs drops what is below 2^-17 of a factor, in kda_chunk. Within
+// kKdaMaxDecay per token a run of 16 always fits (16 * 5.0625 = 81 < 88.7 = log of the largest f32). The result does not
+// depend on how a sequence is cut into steps beyond rounding.
 #pragma once
 
 #include "kernels/common/kernel.h"

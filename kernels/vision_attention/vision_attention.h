@@ -6,8 +6,8 @@
 // exact  f32, softmax with the maximum subtracted.
 // fast   On GPUs, with dim at most 128 and a multiple of 4: q * scale * log2(e), k, v and the weights of the softmax,
 //        which are at most 1, are rounded to f16, sums are f32. Magnitudes beyond 65504 give NaN. Elsewhere as exact.
-// The order of the sums depends on the keys alone: a query gives the same
-// bits alone and among others. Memory beside the arguments is bounded, whatever the number of patches.
+// The order of the sums depends on the keys alone: a query gives the same bits alone and among others. Memory beside the
+// arguments is bounded, whatever the number of patches.
 #pragma once
 
 #include "kernels/common/kernel.h"
