@@ -327,7 +327,7 @@ __device__ void make(const Tokens& tokens, const float (*products)[kDim], Stage<
 // Grid (ceil(v_dim / kColumns), heads, num_sequences). The makers are one chunk ahead of the readers.
 // Reads q, k and g once per block, v and the fragments once per 16 columns; the state once.
 template <int kPieces, bool kWhole>
-__global__ void __launch_bounds__((kMakers + kReaders) * kWarp)
+__global__ void __launch_bounds__((kMakers + kReaders) * kWarp, 2)
     kda_across_kernel(const __grid_constant__ KdaArgs a, const Fragment<kPieces>* fragments) {
   auto& shared = *dynamic_shared<Across<kPieces>>();
   begin_kernel();
