@@ -365,7 +365,9 @@ void gqa_attention(Step& s, const Tensor& q, PagedRows k, PagedRows v, const Ten
                               .kv_heads = k.dim / dim(q, 2),
                               .dim = dim(q, 2),
                               .window = window,
-                              .scale = scale};
+                              .scale = scale,
+                              .route = s.route(),
+                              .num_sequences = s.batch().sequences};
   s.kernels().gqa_attention(args, s.queue());
 }
 

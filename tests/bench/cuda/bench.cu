@@ -289,6 +289,29 @@ void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim
   b.report_rate(name, s, 2.0 * rows * double(matrix), b.bf16_rate, "cuBLASLt bf16");
 }
 
+void head_linear(Bench& b, const char* name, DType type, int tokens, int heads, int in_dim, int out_dim) {
+  Memory memory;
+  const size_t weights = size_t(heads) * in_dim * out_dim;
+  const HeadLinearArgs args{
+      memory.floats(size_t(tokens) * heads * in_dim),
+      type == DType::bf16 ? static_cast<void*>(memory.narrow(weights)) : memory.floats(weights),
+      type,
+      memory.of<float>(size_t(tokens) * heads * out_dim),
+      int64_t(heads) * in_dim,
+      in_dim,
+      int64_t(heads) * out_dim,
+      out_dim,
+      int64_t(in_dim) * out_dim,
+      tokens,
+      heads,
+      in_dim,
+      out_dim,
+      true,
+      Route::fast};
+  const double s = b.seconds(2, [&](int) { b.kernels.head_linear(args, b.queue); });
+  b.report_rate(name, s, 2.0 * tokens * double(weights), b.bf16_rate, "cuBLASLt bf16");
+}
+
 void kda(Bench& b, const char* name, int sequences, int rows, int heads, Route route = Route::fast) {
   Memory memory;
   const int dim = 128;
@@ -350,6 +373,35 @@ PagedRows paged(Memory& memory, int sequences, int context, int dim) {
   std::shuffle(tables.begin(), tables.end(), std::mt19937(2));
   const size_t page = size_t(kPageSize) * dim;
   return {memory.floats(tables.size() * page), page, memory.copy(tables), pages, dim};
+}
+
+void gqa_prefill(Bench& b, const char* name, int tokens, int heads, int kv_heads, int dim, int window) {
+  Memory memory;
+  const PagedRows k = paged(memory, 1, tokens, kv_heads * dim), v = paged(memory, 1, tokens, kv_heads * dim);
+  std::vector<int32_t> visible, sequence_of(size_t(tokens), 0);
+  double seen = 0;
+  for (int t = 0; t < tokens; ++t) {
+    visible.push_back(t + 1);
+    seen += window > 0 ? std::min(t + 1, window) : t + 1;
+  }
+  const size_t values = size_t(tokens) * heads * dim;
+  const GqaAttentionArgs args{memory.floats(values),
+                              memory.copy(sequence_of),
+                              memory.copy(visible),
+                              k,
+                              v,
+                              memory.floats(size_t(heads)),
+                              memory.of<float>(values),
+                              tokens,
+                              heads,
+                              kv_heads,
+                              dim,
+                              window,
+                              0.125f,
+                              Route::fast,
+                              1};
+  const double s = b.seconds(2, [&](int) { b.kernels.gqa_attention(args, b.queue); });
+  b.report_rate(name, s, 4.0 * seen * heads * dim, b.bf16_rate, "cuBLASLt bf16");
 }
 
 void index_scores(Bench& b, const char* name, int sequences, int context, int heads) {
@@ -454,6 +506,9 @@ int main(int argc, char** argv) {
       linear_prefill(b, ("linear " + format + ", 256 rows, 7168 -> 4096, exact").c_str(), type, 256, 7168,
                      4096, Route::exact);
     }
+    head_linear(b, "head linear bf16, 4096 tokens, 128 x (128 -> 512)", DType::bf16, 4096, 128, 128, 512);
+    head_linear(b, "head linear bf16, 64 tokens, 128 x (128 -> 512)", DType::bf16, 64, 128, 128, 512);
+    head_linear(b, "head linear f32, 4096 tokens, 128 x (128 -> 512)", DType::f32, 4096, 128, 128, 512);
     linear_decode(b, "linear f32, 1 row, 7168 -> 256", DType::f32, 1, 7168, 256);
   }
   if (wanted("kda")) {
@@ -471,6 +526,10 @@ int main(int argc, char** argv) {
     vision_attention(b, "vision attention, 16 x 72, 4096 patches", 4096, 16, 72, Route::fast);
     vision_attention(b, "vision attention, 12 x 128, 1024 patches", 1024, 12, 128, Route::fast);
     vision_attention(b, "vision attention, 12 x 128, 4096 patches, exact", 4096, 12, 128, Route::exact);
+  }
+  if (wanted("gqa")) {
+    gqa_prefill(b, "gqa prefill, 64/8 heads x 64, 8192 tokens", 8192, 64, 8, 64, 0);
+    gqa_prefill(b, "gqa prefill, 64/8 heads x 64, 8192 tokens, window 128", 8192, 64, 8, 64, 128);
   }
   if (wanted("sparse")) {
     sparse_decode(b, "sparse decode, 64 heads, batch 64, top 2048", 64, 64, 8192, 2048);
