@@ -84,7 +84,7 @@ TEST_SUITE("bench/model_bench") {
       const auto size = measure_model(*model.config, *model.checkpoint, {});
       REQUIRE_MESSAGE(size.is_ok(), size.status().message());
       CHECK(double(size.value().weights) ==
-            doctest::Approx(double(model.checkpoint->total_bytes())).epsilon(0.01));
+            doctest::Approx(double(model.checkpoint->total_bytes())).epsilon(0.02));
     }
     const auto whole = parse_model_config(shape_config("kimi-linear-48b"), "config", "").value();
     CHECK(double(whole->parameters) == doctest::Approx(49.1e9).epsilon(0.02));
