@@ -39,6 +39,12 @@ Json kimi_linear() {
   return config;
 }
 
+Json kimi_linear_slice() {
+  Json config = kimi_linear();
+  cut_layers(config, 4, 1);
+  return config;
+}
+
 // One dense layer, three with experts, of which the last has latent attention with an indexer.
 Json kimi_k31_slice() {
   Json config = published(kKimiK31Pro);
@@ -120,6 +126,7 @@ Json kimi_k31(const KimiShape& s) {
 
 Json shape_config(const std::string& name) {
   if (name == "kimi-linear-48b") return kimi_linear();
+  if (name == "kimi-linear-slice") return kimi_linear_slice();
   if (name == "kimi-k3-slice") return kimi_k31_slice();
   if (name == "glm-5.3-flash-slice") return glm_53_slice();
   if (name == "small") return kimi_k31(kSmall);
@@ -130,6 +137,7 @@ Json shape_config(const std::string& name) {
 const std::vector<ShapeName>& shape_names() {
   static const auto& names = *new std::vector<ShapeName>{
       {"kimi-linear-48b", "Kimi-Linear 48B, whole"},
+      {"kimi-linear-slice", "its first 4 layers"},
       {"kimi-k3-slice", "4 layers of Kimi K3.1, one of them with an indexer"},
       {"glm-5.3-flash-slice", "8 layers of GLM-5.3-Flash, two of them with indexers"},
       {"small", "8 layers of K3.1's architecture, 1.55 GB"},

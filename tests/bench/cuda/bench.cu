@@ -1,4 +1,5 @@
-// tests/bench/cuda/bench.cu: dsa_bench_cuda, the operators of a GPU against what its memory and its multipliers can do.
+// tests/bench/cuda/bench.cu: dsa_bench_cuda, the operators of a GPU against what its memory and its multipliers can do;
+// `model` and `load` are commands of their own.
 //
 // Every figure is the median of several timings with CUDA events around a row of launches that go through different
 // data, so that caches hold nothing of the next one; launches overlap as they do in a step. The ceilings are measured
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "bench/cuda/ceilings.cuh"
+#include "bench/cuda/load.h"
 #include "bench/cuda/model.h"
 #include "kernels/common/cuda.cuh"
 #include "kernels/cuda_kernels.h"
@@ -376,6 +378,7 @@ void sparse_decode(Bench& b, const char* name, int sequences, int heads, int con
 
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "model") == 0) return bench::cuda_model_bench(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "load") == 0) return bench::cuda_load_bench(argc - 2, argv + 2);
   CudaDevice device;
   const cudaError_t error = read_cuda_device(0, device);
   if (error != cudaSuccess) return printf("no GPU: %s\n", cudaGetErrorString(error)), 77;
