@@ -238,6 +238,35 @@ TEST_SUITE("cuda") {
     dsa_plan_release(plan);
   }
 
+  TEST_CASE("many writes at once bring every byte to its place, and stop when they are told to") {
+    auto backend = create_gpu_backend("cuda", "");
+    REQUIRE(backend.is_ok());
+    Storage& storage = backend.value()->storage();
+    constexpr size_t kSize = (size_t(300) << 20) + 13;
+    std::vector<uint32_t> from(kSize / 4 + 1);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = uint32_t(i * 2654435761u);
+    const char* bytes = reinterpret_cast<const char*>(from.data());
+    const auto memory = storage.allocate(kSize, "a test");
+    REQUIRE(memory.is_ok());
+    char* to = static_cast<char*>(memory.value().get());
+    std::vector<Write> writes;
+    for (size_t at = 0, n = 1; at < kSize; at += n, n = n * 3 % 9973 * 2311 + 1)
+      writes.push_back({to + at, bytes + at, std::min(n, kSize - at)});
+    CHECK(writes.size() > 20);
+    std::vector<uint64_t> asked;
+    REQUIRE(storage.write_all(writes, [&](uint64_t done) { return asked.push_back(done), true; }).is_ok());
+    CHECK(asked.front() == 0);
+    for (size_t i = 1; i < asked.size(); ++i) CHECK(asked[i] - asked[i - 1] <= Storage::kBytesBetween);
+    std::vector<char> read(kSize);
+    REQUIRE(storage.read(read.data(), to, kSize).is_ok());
+    CHECK(std::equal(read.begin(), read.end(), bytes));
+
+    storage.clear(to, kSize);
+    CHECK(storage.write_all(writes, [](uint64_t done) { return done == 0; }).is_ok());
+    REQUIRE(storage.read(read.data(), to, kSize).is_ok());
+    CHECK(std::all_of(read.end() - 1000, read.end(), [](char c) { return c == 0; }));
+  }
+
   TEST_CASE("more memory than the device has is a typed error, and the device can be used on") {
     auto backend = create_gpu_backend("cuda", "");
     REQUIRE(backend.is_ok());
