@@ -90,6 +90,26 @@ TEST_SUITE("bench/model_bench") {
     CHECK(double(whole->parameters) == doctest::Approx(49.1e9).epsilon(0.02));
   }
 
+  TEST_CASE("the FP8 workspace does not grow with the layers, but for what a layer notes of its rows") {
+    const auto bytes_of = [](const char* shape, int& layers, uint64_t& weights) {
+      const SyntheticModel model = model_of(shape_config(shape), InFile::read_by_host);
+      layers = int(model.config->layers.size());
+      ModelOptions options;
+      options.fp8_rows = 256;
+      const ModelSize size = measure_model(*model.config, *model.checkpoint, options).value();
+      weights = size.weights;
+      return size.fp8_workspace;
+    };
+    int few = 0, many = 0;
+    uint64_t few_weights = 0, many_weights = 0;
+    const uint64_t small = bytes_of("kimi-linear-slice", few, few_weights);
+    const uint64_t large = bytes_of("kimi-linear-48b", many, many_weights);
+    CHECK(many > few);
+    CHECK(small > ModelOptions().fp8_workspace_bytes);
+    CHECK(double(large - small) < 0.01 * double(many_weights - few_weights));
+    CHECK(large < 2 * small);
+  }
+
   TEST_CASE("the bench runs on the CPU, and on a device with replayed steps") {
     const ModelBenchOptions options{.shape = "tiny",
                                     .batches = {1, 3},
