@@ -124,14 +124,28 @@ class Bench {
   Status prefill(int tokens) {
     std::vector<double> times;
     Status status;
+    double experts = 0;
     for (int round = 0; round < 4; ++round) {
+      timed_->watch = round == 0 ? Watch::experts : Watch::nothing;  // the first one also loads kernels
+      timed_->experts_used = 0;
       SequenceState sequence(*pool_, tokens);
       const double time = seconds([&] { status = append_prompt(sequence, tokens); });
       DSA_TRY(status);
-      if (round > 0) times.push_back(time);  // the first one also loads kernels
+      if (round == 0)
+        experts = double(timed_->experts_used);
+      else
+        times.push_back(time);
     }
+    measure_ceilings();
     const double time = median_of(times);
-    printf("prefill of %5d: %9.2f ms, %9.1f tokens/s\n", tokens, time * 1e3, tokens / time);
+    double bytes = double(model_.head_bytes) + experts * double(model_.expert_bytes);
+    for (int done = 0; done < tokens; done += options_.chunk)
+      bytes += double(model_.step_bytes - model_.head_bytes) + state_bytes(decoder_->state_layout()) +
+               cache_bytes(*model_.config, std::min(tokens, done + options_.chunk));
+    const double operations = 2.0 * double(model_.config->active_parameters) * tokens;
+    printf("prefill of %5d: %9.2f ms, %9.1f tokens/s, %.1f TFLOP/s; %.3f GB at %.2f GB/s", tokens, time * 1e3,
+           tokens / time, operations / time * 1e-12, bytes * 1e-9, bytes / time * 1e-9);
+    print_ceilings(bytes / time);
     if (!options_.operators) return status;
     timed_->watch = Watch::operators;
     SequenceState sequence(*pool_, tokens);

@@ -74,6 +74,7 @@ Result<std::vector<SyntheticTensor>> tensors_of(const ModelConfig& config, InFil
   uint64_t layers = 0;
   for (const LayerConfig& layer : config.layers) layers += layer.moe ? 1 : 0;
   if (layers > 0) model.expert_bytes = experts / (layers * uint64_t(config.moe.experts));
+  model.head_bytes = survey.part(WeightPart::head).bytes;
   model.step_bytes = survey.bytes() - experts - survey.part(WeightPart::embedding).bytes;
   return tensors;
 }

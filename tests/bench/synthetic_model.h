@@ -30,7 +30,8 @@ struct SyntheticModel {
   std::shared_ptr<const ModelConfig> config;
   std::shared_ptr<const Checkpoint> checkpoint;
   std::vector<SyntheticTensor> tensors;  // by offset
-  uint64_t step_bytes = 0;               // of weights that every step reads
+  uint64_t step_bytes = 0;               // of weights that every step with logits reads
+  uint64_t head_bytes = 0;               // of them for the logits
   uint64_t expert_bytes = 0;             // of one routed expert
 
   const uint8_t* data() const { return checkpoint->files()[0]->data(); }

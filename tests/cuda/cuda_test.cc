@@ -227,7 +227,7 @@ TEST_SUITE("cuda") {
       INFO(folder);
       Opened opened(root() + folder);
       dsa_model_release(opened.load(opened.plan(4096)));  // loads the kernels of the library
-      dsa_plan* plan = opened.plan(1 << 20);
+      dsa_plan* plan = opened.plan(1 << 19);
       dsa_plan_summary summary = DSA_INIT(dsa_plan_summary);
       REQUIRE(dsa_plan_get(plan, &summary) == DSA_OK);
       REQUIRE(summary.feasible == 1);
@@ -295,7 +295,7 @@ TEST_SUITE("cuda") {
 
   TEST_CASE("a load without room on the device says how much was missing, and succeeds when there is room") {
     Opened opened(root() + "/samples/models/dsa-tiny");
-    dsa_plan* plan = opened.plan(1 << 20);  // made when there was room
+    dsa_plan* plan = opened.plan(1 << 19);  // made when there was room
     dsa_plan_summary summary = DSA_INIT(dsa_plan_summary);
     REQUIRE(dsa_plan_get(plan, &summary) == DSA_OK);
     {
