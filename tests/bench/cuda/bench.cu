@@ -1,4 +1,5 @@
-// tests/bench/cuda/bench.cu: dsa_bench_cuda, the operators of a GPU against what its memory and its multipliers can do.
+// tests/bench/cuda/bench.cu: dsa_bench_cuda, the operators of a GPU against what its memory and its multipliers can do;
+// `model` and `load` are commands of their own.
 //
 // Every figure is the median of several timings with CUDA events around a row of launches that go through different
 // data, so that caches hold nothing of the next one; launches overlap as they do in a step. The ceilings are measured
@@ -11,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/cuda/ceilings.cuh"
+#include "bench/cuda/load.h"
+#include "bench/cuda/model.h"
 #include "kernels/common/cuda.cuh"
 #include "kernels/cuda_kernels.h"
 #include "kernels/mxfp4_to_fp8/mxfp4_to_fp8.h"
@@ -118,29 +122,14 @@ struct Bench {
   }
 };
 
-__global__ void __launch_bounds__(1024) read_kernel(const uint4* data, size_t count, uint4* out) {
-  uint4 sum = {};
-  for (size_t i = blockIdx.x * size_t{1024} + threadIdx.x; i < count; i += size_t(gridDim.x) * 1024 * 4) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const size_t at = i + size_t(j) * gridDim.x * 1024;
-      if (at < count) {
-        const uint4 v = __ldcs(data + at);
-        sum.x ^= v.x, sum.y ^= v.y, sum.z ^= v.z, sum.w ^= v.w;
-      }
-    }
-  }
-  if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x12345678) *out = sum;
-}
-
 void ceilings(Bench& b) {
   Memory memory;
   const size_t bytes = size_t{4} << 30;
   uint8_t *from = memory.bytes(bytes, 0, 255), *to = memory.of<uint8_t>(bytes / 2);
   const int blocks = b.queue.device().multiprocessors * 2;
   double s = b.seconds(2, [&](int) {
-    read_kernel<<<blocks, 1024, 0, b.queue.stream()>>>(reinterpret_cast<uint4*>(from), bytes / 16,
-                                                       reinterpret_cast<uint4*>(to));
+    bench::read_kernel<<<blocks, 1024, 0, b.queue.stream()>>>(reinterpret_cast<uint4*>(from), bytes / 16,
+                                                              reinterpret_cast<uint4*>(to));
   });
   b.read = double(bytes) / s;
   s = b.seconds(2, [&](int) {
@@ -388,6 +377,8 @@ void sparse_decode(Bench& b, const char* name, int sequences, int heads, int con
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "model") == 0) return bench::cuda_model_bench(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "load") == 0) return bench::cuda_load_bench(argc - 2, argv + 2);
   CudaDevice device;
   const cudaError_t error = read_cuda_device(0, device);
   if (error != cudaSuccess) return printf("no GPU: %s\n", cudaGetErrorString(error)), 77;
