@@ -16,6 +16,8 @@ KernelTable sm90_table() {
   KernelTable table = generic_table();
 #if defined(DSA_CUDA_SM90)
   table.fp8_expert_linear = sm90::fp8_expert_linear;
+  table.index_scores = sm90::index_scores;
+  table.sparse_attention = sm90::sparse_attention;
 #endif
   return table;
 }

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "kernels/common/cuda.cuh"
+#include "kernels/common/paged.h"
 
 namespace dsa {
 
@@ -84,11 +85,14 @@ __device__ void attend(const Source& source, float* shared, float* partial = nul
       const int tile = min(kAttendTile, end - begin);
       __syncthreads();  // the tile before has been used
       for (int p = warp; p < kAttendTile; p += kAttendQueries) {
-        const float *key = p < tile ? source.key(begin + p) : nullptr,
-                    *value = p < tile ? source.value(begin + p) : nullptr;
-        for (int d = lane; d < stride; d += kWarp) k[p * stride + d] = key && d < source.k_dim ? key[d] : 0.f;
-        if (Source::kValuesApart)
-          for (int d = lane; d < source.v_dim; d += kWarp) v[p * v_stride + d] = value ? value[d] : 0.f;
+        const bool exists = p < tile;
+        const CacheRow key = exists ? source.key(begin + p) : CacheRow{};
+        for (int d = lane; d < stride; d += kWarp)
+          k[p * stride + d] = exists && d < source.k_dim ? key[d] : 0.f;
+        if (Source::kValuesApart) {
+          const CacheRow value = exists ? source.value(begin + p) : CacheRow{};
+          for (int d = lane; d < source.v_dim; d += kWarp) v[p * v_stride + d] = exists ? value[d] : 0.f;
+        }
       }
       __syncthreads();
 

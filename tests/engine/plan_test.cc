@@ -278,7 +278,7 @@ TEST_SUITE("engine/plan") {
       if (row["what"] == "head") CHECK(row["path"] == "exact");  // `linear` has one route there
 
     // A byte less than it needs takes a page; then sessions share what there is.
-    const uint64_t page = state_layout_of(plan->config()).page_floats() * sizeof(float);
+    const uint64_t page = state_layout_of(plan->config(), CacheFormat::f32).page_bytes();
     gpu.free_bytes = p->device_bytes() - 1;
     plan = plan_with({gpu}, {}).value();
     const int64_t most = plan->config().max_context, pages = (most + kPageSize - 1) / kPageSize;
