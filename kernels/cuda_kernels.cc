@@ -18,6 +18,7 @@ KernelTable sm90_table() {
   table.fp8_expert_linear = sm90::fp8_expert_linear;
   table.index_scores = sm90::index_scores;
   table.sparse_attention = sm90::sparse_attention;
+  table.top_k = sm90::top_k;
 #endif
   return table;
 }

@@ -5,6 +5,7 @@
 // c ^ (r mod 8). Wider matrices are several tiles side by side. Tiles begin at multiples of 1024 bytes.
 #pragma once
 
+#include "kernels/common/cluster_sm90.cuh"
 #include "kernels/common/cuda.cuh"
 
 namespace dsa {
@@ -13,9 +14,6 @@ constexpr int kGroupThreads = 128;                           // of a warpgroup
 constexpr int kTileRows = 64, kTileBytes = kTileRows * 128;  // of keys
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-__device__ inline uint32_t address_of(const void* shared) {
-  return uint32_t(__cvta_generic_to_shared(shared));
-}
 // The first address from `shared` on where a tile may begin.
 __device__ inline uint8_t* first_tile(uint8_t* shared) {
   return shared + (1024 - address_of(shared) % 1024) % 1024;

@@ -6,6 +6,7 @@
 // the outputs. The blocks then add what they have through each other's shared memory, in their order. Longer lists are
 // several stretches, which a second kernel adds. All cuts depend on the length of the list alone.
 #include "kernels/common/attention_sm90.cuh"
+#include "kernels/common/cluster_sm90.cuh"
 #include "kernels/sparse_attention/sparse_attention.h"
 
 namespace dsa {
@@ -63,15 +64,6 @@ __device__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-__device__ void meet_cluster() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-// Where the same variable of another block of the cluster lies.
-__device__ uint32_t address_in(const void* shared, int block) {
-  uint32_t address;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(address_of(shared)), "r"(block));
-  return address;
-}
 __device__ Softmax load_softmax(uint32_t address) {
   Softmax s;
   asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
@@ -79,14 +71,6 @@ __device__ Softmax load_softmax(uint32_t address) {
                : "r"(address)
                : "memory");
   return s;
-}
-__device__ float4 load_float4(uint32_t address) {
-  float4 v;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(address)
-               : "memory");
-  return v;
 }
 #endif
 
@@ -110,7 +94,7 @@ __device__ int used_slots(const int32_t* list, int slots, int* lengths) {
 
 // Grid (kBlocks * groups of heads * stretches, tokens) in clusters of kBlocks. Reads each row once per 64 heads. Token
 // `first` is the first of the grid and of the partials, [tokens, heads, stretches, kPartialFloats].
-__global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kThreads, 1)
     sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int stretches,
                             float* partials) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -372,8 +356,8 @@ void sm90::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
   const unsigned blocks = unsigned(kBlocks * ceil_div(a.heads, kHeads) * stretches);
   for (int64_t first = 0; first < a.tokens; first += fit) {
     const int64_t tokens = a.tokens - first < fit ? a.tokens - first : fit;
-    launch(queue, dim3(blocks, unsigned(tokens)), kThreads, kSharedBytes, sparse_attention_kernel, a,
-           int(first), int(stretches), partials);
+    launch_clusters(queue, dim3(blocks, unsigned(tokens)), kBlocks, kThreads, kSharedBytes,
+                    sparse_attention_kernel, a, int(first), int(stretches), partials);
     if (stretches > 1) add_stretches(a, first, tokens, int(stretches), partials, queue);
   }
 }
