@@ -8,7 +8,6 @@
 
 #include "base/status.h"
 #include "kernels/common/cuda.cuh"
-#include "kernels/common/paged.h"
 
 namespace dsa {
 
@@ -49,7 +48,7 @@ inline size_t attend_shared_bytes(int k_dim, int v_dim, bool values_apart) {
                           (values_apart ? kAttendTile * v_dim : 0) + kAttendQueries * (kAttendTile + 2));
 }
 
-// Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows; kValuesApart;
+// Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows, whose values are key(p)[d]; kValuesApart;
 // sink(i): a logit without a value, -inf if there is none; store(i, d, y). v_dim is at most kOut * 32.
 //
 // partial null: all splits, and store() gets the result. Else: split `split` alone, and partial + i * partial_stride
@@ -86,11 +85,11 @@ __device__ void attend(const Source& source, float* shared, float* partial = nul
       __syncthreads();  // the tile before has been used
       for (int p = warp; p < kAttendTile; p += kAttendQueries) {
         const bool exists = p < tile;
-        const CacheRow key = exists ? source.key(begin + p) : CacheRow{};
+        const auto key = exists ? source.key(begin + p) : decltype(source.key(0)){};
         for (int d = lane; d < stride; d += kWarp)
           k[p * stride + d] = exists && d < source.k_dim ? key[d] : 0.f;
         if (Source::kValuesApart) {
-          const CacheRow value = exists ? source.value(begin + p) : CacheRow{};
+          const auto value = exists ? source.value(begin + p) : decltype(source.value(0)){};
           for (int d = lane; d < source.v_dim; d += kWarp) v[p * v_stride + d] = exists ? value[d] : 0.f;
         }
       }
