@@ -48,8 +48,9 @@ inline size_t attend_shared_bytes(int k_dim, int v_dim, bool values_apart) {
                           (values_apart ? kAttendTile * v_dim : 0) + kAttendQueries * (kAttendTile + 2));
 }
 
-// Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows, whose values are key(p)[d]; kValuesApart;
-// sink(i): a logit without a value, -inf if there is none; store(i, d, y). v_dim is at most kOut * 32.
+// Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows, something with
+// operator[]; kValuesApart; sink(i): a logit without a value, -inf if there is none; store(i, d, y). v_dim is at most
+// kOut * 32.
 //
 // partial null: all splits, and store() gets the result. Else: split `split` alone, and partial + i * partial_stride
 // gets the sums of query i, then its Softmax.

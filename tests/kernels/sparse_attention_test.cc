@@ -24,7 +24,7 @@ struct AttentionCase {
   Values q_latent, q_rope;
   std::vector<int32_t> sequence_of, visible, selected;
   float scale;
-  PagedRows rows = {};  // where the latents lie, unless in `latents`
+  PagedRows cache = {};  // where the latents lie, unless in `latents`
   Route route = Route::exact;
 
   AttentionCase(Random& random, const Shape& s)
@@ -53,7 +53,7 @@ struct AttentionCase {
             sequence_of.data(),
             visible.data(),
             select ? selected.data() : nullptr,
-            rows.pages ? rows : latents.rows(),
+            cache.pages ? cache : latents.rows(),
             o.data(),
             rope * shape.heads,
             rope,
@@ -129,14 +129,14 @@ TEST_SUITE("kernels/sparse_attention") {
           AttentionCase c(random, shape);
           const NarrowPages narrow_rows(c.latents);
           if (shape.lengths[0] < 1000) {
-            c.rows = narrow_rows.rows();
+            c.cache = narrow_rows.rows();
             const Values exact = c.run(variant, select);
-            c.rows = {};
+            c.cache = {};
             CHECK(relative_error(exact, c.run(kReference, select)) < 3e-6);
           }
           narrow(c.q_latent), narrow(c.q_rope);
           const Values want = c.run(kReference, select);
-          c.rows = narrow_rows.rows(), c.route = Route::fast;
+          c.cache = narrow_rows.rows(), c.route = Route::fast;
           const Values fast = c.run(variant, select);
           CHECK(relative_error(fast, want) < 3e-3);
           // A token alone has the same bits.
@@ -167,7 +167,7 @@ TEST_SUITE("kernels/sparse_attention") {
         narrow(c.q_latent), narrow(c.q_rope);
         const NarrowPages narrow_rows(c.latents);
         const Values want = c.run(kReference, true);
-        c.rows = narrow_rows.rows(), c.route = Route::fast;
+        c.cache = narrow_rows.rows(), c.route = Route::fast;
         const Values o = c.run(variant, true);
         CHECK(part(o, 1, 64 * 512) == Values(64 * 512, 0.f));
         CHECK(relative_error(o, want) < (scale == 200 ? 0.1 : 3e-3));
