@@ -12,7 +12,7 @@ namespace dsa {
 namespace {
 
 // The layout, and in it the places of the layers.
-StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
+StateLayout state_layout_of(const ModelConfig& c, CacheFormat format, DecoderWeights& weights) {
   StateLayout placed;
   for (LayerWeights& w : weights.layers) {
     switch (w.attention) {
@@ -22,7 +22,7 @@ StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
     }
     if (w.indexer == IndexerKind::full) w.index_layer = placed.index_layers++;
   }
-  return dsa::state_layout_of(c);
+  return dsa::state_layout_of(c, format);
 }
 
 // Reads every page of the files once, so that the first step does not wait for the disk.
@@ -296,7 +296,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig>
   const Family* family = find_family(own_config->architecture);
   DSA_ASSERT(family != nullptr);
   DSA_TRY(family->load(loader, *own_config, *weights));
-  const StateLayout layout = state_layout_of(*own_config, *weights);
+  const StateLayout layout = state_layout_of(*own_config, options.cache_format, *weights);
   DSA_ASSIGN(Decoder::Memories memories, allocate(*own_config, options, layout, backend.storage()));
   if (backend.storage().is_host())
     DSA_TRY(read_ahead(*checkpoint, progress));
@@ -315,11 +315,11 @@ Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& che
   const Family* family = find_family(config.architecture);
   DSA_ASSERT(family != nullptr);
   DSA_TRY(family->load(loader, config, weights));
-  const StateLayout layout = state_layout_of(config, weights);
+  const StateLayout layout = state_layout_of(config, options.cache_format, weights);
   ModelSize size;
   size.weights = placed_weight_bytes(weights, config);
   size.step = step_bytes(config, options, layout);
-  size.page = layout.page_floats() * sizeof(float);
+  size.page = layout.page_bytes();
   size.state = layout.state_bytes();
   size.host = size.step - activation_bytes(config, options);
   if (options.fp8_rows > 0 && options.route == Route::fast)
@@ -328,7 +328,7 @@ Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& che
 }
 
 uint64_t step_memory_bytes(const ModelConfig& config, const ModelOptions& options) {
-  return step_bytes(config, options, state_layout_of(config));
+  return step_bytes(config, options, state_layout_of(config, options.cache_format));
 }
 
 Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,

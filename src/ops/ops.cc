@@ -276,7 +276,8 @@ void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRow
                              rows,
                              dim(q, 1),
                              dim(q, 2),
-                             dim(scores, 1)};
+                             dim(scores, 1),
+                             s.route()};
   s.kernels().index_scores(args, s.queue());
 }
 
@@ -344,13 +345,15 @@ void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, Pag
                                  .latent_dim = dim(q_latent, 2),
                                  .rope_dim = dim(q_rope, 2),
                                  .top_k = selected.is_null() ? 0 : dim(selected, 1),
-                                 .scale = scale};
+                                 .scale = scale,
+                                 .route = s.route()};
   s.kernels().sparse_attention(args, s.queue());
 }
 
 void gqa_attention(Step& s, const Tensor& q, PagedRows k, PagedRows v, const Tensor& sinks, int window,
                    float scale, Tensor o) {
   DSA_ASSERT(q.rank == 3 && same_shape(q, o) && q.is_dense() && o.is_dense() && k.dim == v.dim);
+  DSA_ASSERT(k.format == v.format);
   DSA_ASSERT(k.dim % q.dim[2] == 0 && q.dim[1] % (k.dim / q.dim[2]) == 0);
   const GqaAttentionArgs args{.q = q.f32(),
                               .sequence_of = s.view().sequence_of,

@@ -305,73 +305,115 @@ void kda(Bench& b, const char* name, int sequences, int rows, int heads) {
 }
 
 // Sequences of `context` positions in pages of their own.
-PagedRows paged(Memory& memory, int sequences, int context, int dim) {
+PagedRows paged(Memory& memory, int sequences, int context, int dim, CacheFormat format) {
   const int pages = (context + kPageSize - 1) / kPageSize;
   std::vector<int32_t> tables(size_t(sequences) * pages);
   for (size_t i = 0; i < tables.size(); ++i) tables[i] = int32_t(i);
   std::shuffle(tables.begin(), tables.end(), std::mt19937(2));
   const size_t page = size_t(kPageSize) * dim;
-  return {memory.floats(tables.size() * page), page, memory.copy(tables), pages, dim};
+  void* rows = format == CacheFormat::bf16 ? static_cast<void*>(memory.narrow(tables.size() * page))
+                                           : memory.floats(tables.size() * page);
+  return {rows, page * cache_value_bytes(format), memory.copy(tables), pages, dim, kPageSize, format};
 }
 
-void index_scores(Bench& b, const char* name, int sequences, int context, int heads) {
+// Decode steps: one token of each of `sequences`. Launches go round enough sequences that no cache holds them.
+void index_scores(Bench& b, const char* name, CacheFormat format, int sequences, int context, int heads) {
+  Memory memory;
+  const int dim = 128, sets = std::max(1, (1 << 20) / (sequences * context)), all = sets * sequences;
+  const PagedRows k = paged(memory, all, context, dim, format);
+  std::vector<int32_t> visible(size_t(all), context), sequence_of;
+  for (int i = 0; i < all; ++i) sequence_of.push_back(i);
+  float *q = memory.floats(size_t(all) * heads * dim), *weights = memory.floats(size_t(all) * heads),
+        *scores = memory.of<float>(size_t(all) * context);
+  const int32_t *of = memory.copy(sequence_of), *seen = memory.copy(visible);
+  const double s = b.seconds(std::max(sets, 4), [&](int i) {
+    const int64_t first = int64_t(i % sets) * sequences;
+    b.kernels.index_scores({q + first * heads * dim, weights + first * heads, of + first, seen + first, k,
+                            scores + first * context, context, sequences, heads, dim, context, Route::fast},
+                           b.queue);
+  });
+  const double key_bytes = double(dim) * double(cache_value_bytes(format));
+  b.report(name, s, double(sequences) * (context * (key_bytes + 4) + heads * (dim + 1) * 4), b.read, kRead);
+}
+
+// Rows of a prompt of one sequence, the last ones of `context` positions.
+void index_prefill(Bench& b, const char* name, int rows, int context, int heads) {
   Memory memory;
   const int dim = 128;
-  const PagedRows k = paged(memory, sequences, context, dim);
-  std::vector<int32_t> visible(size_t(sequences), context), sequence_of;
-  for (int i = 0; i < sequences; ++i) sequence_of.push_back(i);
-  float* scores = memory.of<float>(size_t(sequences) * context);
-  const IndexScoresArgs args{memory.floats(size_t(sequences) * heads * dim),
-                             memory.floats(size_t(sequences) * heads),
-                             memory.copy(sequence_of),
+  const PagedRows k = paged(memory, 1, context, dim, CacheFormat::bf16);
+  std::vector<int32_t> visible;
+  for (int i = 0; i < rows; ++i) visible.push_back(context - rows + i + 1);
+  const IndexScoresArgs args{memory.floats(size_t(rows) * heads * dim),
+                             memory.floats(size_t(rows) * heads),
+                             memory.copy(std::vector<int32_t>(size_t(rows), 0)),
                              memory.copy(visible),
                              k,
-                             scores,
+                             memory.of<float>(size_t(rows) * context),
                              context,
-                             sequences,
+                             rows,
                              heads,
                              dim,
-                             context};
-  const double s = b.seconds(2, [&](int) { b.kernels.index_scores(args, b.queue); });
-  b.report(name, s, double(sequences) * context * (dim + 1) * 4, b.read, kRead);
-  auto* selected = memory.of<int32_t>(size_t(sequences) * 2048);
-  const double t = b.seconds(2, [&](int) {
-    b.kernels.top_k({scores, args.visible, selected, context, sequences, 2048}, b.queue);
-  });
-  b.report((std::string(name) + ", top 2048").c_str(), t, double(sequences) * context * 4, b.read, kRead);
+                             context,
+                             Route::fast};
+  const double s = b.seconds(1, [&](int) { b.kernels.index_scores(args, b.queue); });
+  b.report_rate(name, s, 2.0 * rows * (context - rows / 2.0) * heads * dim, b.bf16_rate,
+                "bf16 rate of cuBLASLt");
 }
 
-void sparse_decode(Bench& b, const char* name, int sequences, int heads, int context, int top_k) {
+void top_k(Bench& b, const char* name, int tokens, int context) {
   Memory memory;
-  const int latent = 512, rope = 64;
-  const PagedRows latents = paged(memory, sequences, context, latent + rope);
-  std::vector<int32_t> visible(size_t(sequences), context), sequence_of, selected;
+  const int sets = std::max(1, (1 << 24) / (tokens * context)), all = sets * tokens;
+  const float* scores = memory.floats(size_t(all) * context);
+  const int32_t* visible = memory.copy(std::vector<int32_t>(size_t(all), context));
+  auto* selected = memory.of<int32_t>(size_t(all) * 2048);
+  const double s = b.seconds(std::max(sets, 4), [&](int i) {
+    const int64_t first = int64_t(i % sets) * tokens;
+    b.kernels.top_k(
+        {scores + first * context, visible + first, selected + first * 2048, context, tokens, 2048}, b.queue);
+  });
+  b.report(name, s, double(tokens) * context * 4, b.read, kRead);
+}
+
+// `tokens` tokens that select `top_k` of `context` positions each; of one sequence each, or all of one.
+void sparse_attention(Bench& b, const char* name, CacheFormat format, int tokens, int heads, int context,
+                      int top_k, bool prefill = false) {
+  Memory memory;
+  const int latent = 512, rope = 64, dim = latent + rope;
+  const int sets = prefill ? 1 : std::max(1, 64 / tokens), all = sets * tokens, sequences = prefill ? 1 : all;
+  const PagedRows latents = paged(memory, sequences, context, dim, format);
+  std::vector<int32_t> sequence_of, selected;
   std::mt19937 random(3);
-  for (int i = 0; i < sequences; ++i) {
-    sequence_of.push_back(i);
-    std::vector<int32_t> all(size_t(context), 0);
-    for (int p = 0; p < context; ++p) all[size_t(p)] = p;
-    std::shuffle(all.begin(), all.end(), random);
-    std::sort(all.begin(), all.begin() + top_k);
-    selected.insert(selected.end(), all.begin(), all.begin() + top_k);
+  std::vector<int32_t> positions(size_t(context), 0);
+  for (int p = 0; p < context; ++p) positions[size_t(p)] = p;
+  for (int i = 0; i < all; ++i) {
+    sequence_of.push_back(prefill ? 0 : i);
+    if (i < 256) {
+      std::shuffle(positions.begin(), positions.end(), random);
+      std::sort(positions.begin(), positions.begin() + top_k);
+    }
+    selected.insert(selected.end(), positions.begin(), positions.begin() + top_k);
   }
-  const SparseAttentionArgs args{memory.floats(size_t(sequences) * heads * latent),
-                                 memory.floats(size_t(sequences) * heads * rope),
-                                 memory.copy(sequence_of),
-                                 memory.copy(visible),
-                                 memory.copy(selected),
-                                 latents,
-                                 memory.of<float>(size_t(sequences) * heads * latent),
-                                 int64_t(heads) * rope,
-                                 rope,
-                                 sequences,
-                                 heads,
-                                 latent,
-                                 rope,
-                                 top_k,
-                                 0.05f};
-  const double s = b.seconds(2, [&](int) { b.kernels.sparse_attention(args, b.queue); });
-  b.report(name, s, double(sequences) * top_k * (latent + rope) * 4, b.read, kRead);
+  const float *q = memory.floats(size_t(all) * heads * latent),
+              *q_rope = memory.floats(size_t(all) * heads * rope);
+  float* o = memory.of<float>(size_t(all) * heads * latent);
+  const int32_t *of = memory.copy(sequence_of), *lists = memory.copy(selected),
+                *seen = memory.copy(std::vector<int32_t>(size_t(all), context));
+  const double s = b.seconds(std::max(sets, 4), [&](int i) {
+    const int64_t first = int64_t(i % sets) * tokens;
+    b.kernels.sparse_attention(
+        {q + first * heads * latent, q_rope + first * heads * rope, of + first, seen + first,
+         lists + first * top_k, latents, o + first * heads * latent, int64_t(heads) * rope, rope, tokens,
+         heads, latent, rope, top_k, 0.05f, Route::fast},
+        b.queue);
+  });
+  if (prefill)
+    b.report_rate(name, s, 2.0 * tokens * heads * top_k * (dim + latent), b.bf16_rate,
+                  "bf16 rate of cuBLASLt");
+  else
+    b.report(name, s,
+             double(tokens) *
+                 (top_k * double(dim) * double(cache_value_bytes(format)) + heads * (dim + latent) * 4.0),
+             b.read, kRead);
 }
 
 }  // namespace
@@ -423,12 +465,31 @@ int main(int argc, char** argv) {
     kda(b, "kda chunk, 32 heads, 4096 tokens", 1, 4096, 32);
   }
   if (wanted("sparse")) {
-    sparse_decode(b, "sparse decode, 64 heads, batch 64, top 2048", 64, 64, 8192, 2048);
-    sparse_decode(b, "sparse decode, 64 heads, batch 1, top 2048", 1, 64, 8192, 2048);
+    const CacheFormat f32 = CacheFormat::f32, bf16 = CacheFormat::bf16;
+    sparse_attention(b, "sparse decode bf16, 64 heads, batch 64, top 2048", bf16, 64, 64, 8192, 2048);
+    sparse_attention(b, "sparse decode bf16, 64 heads, batch 1, top 2048", bf16, 1, 64, 8192, 2048);
+    sparse_attention(b, "sparse decode bf16, 16 heads, batch 32, top 2048", bf16, 32, 16, 8192, 2048);
+    sparse_attention(b, "sparse decode bf16, 128 heads, batch 32, top 2048", bf16, 32, 128, 8192, 2048);
+    sparse_attention(b, "sparse decode f32, 64 heads, batch 64, top 2048", f32, 64, 64, 8192, 2048);
+    sparse_attention(b, "sparse decode f32, 64 heads, batch 1, top 2048", f32, 1, 64, 8192, 2048);
+    sparse_attention(b, "sparse prefill bf16, 64 heads, 2048 x 2048", bf16, 2048, 64, 65536, 2048, true);
+    sparse_attention(b, "sparse prefill bf16, 128 heads, 2048 x 2048", bf16, 2048, 128, 65536, 2048, true);
   }
   if (wanted("index")) {
-    index_scores(b, "index scores, 64 heads, 64 x 65536", 64, 65536, 64);
-    index_scores(b, "index scores, 64 heads, 1 x 131072", 1, 131072, 64);
+    const CacheFormat f32 = CacheFormat::f32, bf16 = CacheFormat::bf16;
+    index_scores(b, "index scores bf16, 64 heads, 64 x 65536", bf16, 64, 65536, 64);
+    index_scores(b, "index scores bf16, 64 heads, 1 x 131072", bf16, 1, 131072, 64);
+    index_scores(b, "index scores bf16, 32 heads, 64 x 65536", bf16, 64, 65536, 32);
+    index_scores(b, "index scores f32, 64 heads, 64 x 65536", f32, 64, 65536, 64);
+    index_prefill(b, "index prefill bf16, 64 heads, 2048 x 65536", 2048, 65536, 64);
+    index_prefill(b, "index prefill bf16, 32 heads, 2048 x 65536", 2048, 65536, 32);
+  }
+  if (wanted("top")) {
+    top_k(b, "top 2048 of 64 x 65536", 64, 65536);
+    top_k(b, "top 2048 of 64 x 131072", 64, 131072);
+    top_k(b, "top 2048 of 1 x 8192", 1, 8192);
+    top_k(b, "top 2048 of 1 x 131072", 1, 131072);
+    top_k(b, "top 2048 of 1024 x 65536", 1024, 65536);
   }
   return 0;
 }
