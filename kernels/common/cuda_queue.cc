@@ -27,13 +27,9 @@ cudaError_t read_cuda_device(int ordinal, CudaDevice& device) {
 }
 
 CudaQueue::CudaQueue(const CudaDevice& device, cudaStream_t stream, void* scratch, size_t scratch_bytes)
-    : device_(device), stream_(stream), scratch_(scratch), scratch_bytes_(scratch_bytes) {
-  if (cublasLtCreate(&cublas_) != CUBLAS_STATUS_SUCCESS) cublas_ = nullptr;
-}
+    : device_(device), stream_(stream), scratch_(scratch), scratch_bytes_(scratch_bytes) {}
 
-CudaQueue::~CudaQueue() {
-  if (cublas_) cublasLtDestroy(cublas_);
-}
+CudaQueue::~CudaQueue() = default;
 
 cudaError_t CudaQueue::take_error() {
   const cudaError_t error = error_;

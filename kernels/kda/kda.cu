@@ -101,6 +101,6 @@ void recurrence(const KdaArgs& a, Queue& queue) {
 }  // namespace
 
 void cuda::kda_step(const KdaArgs& a, Queue& queue) { recurrence(a, queue); }
-void cuda::kda_chunk(const KdaArgs& a, Queue& queue) { recurrence(a, queue); }
+void cuda::kda_by_token(const KdaArgs& a, Queue& queue) { recurrence(a, queue); }
 
 }  // namespace dsa

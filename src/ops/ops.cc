@@ -79,7 +79,8 @@ void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed
                             .heads = dim(x, 1),
                             .in_dim = dim(x, 2),
                             .out_dim = dim(y, 2),
-                            .transposed = transposed};
+                            .transposed = transposed,
+                            .route = s.route()};
   s.kernels().head_linear(args, s.queue());
 }
 
@@ -221,7 +222,7 @@ void kda(Step& s, const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
              g.is_dense());
   const KdaArgs args{q.f32(),   k.f32(),     v.f32(),     g.f32(),     beta.f32(),          o.f32(),
                      sequences, q.stride[0], k.stride[0], v.stride[0], s.batch().sequences, dim(q, 1),
-                     dim(q, 2), dim(v, 2)};
+                     dim(q, 2), dim(v, 2),   s.tokens(),  s.route()};
   const bool one_each = s.tokens() == s.batch().sequences;
   (one_each ? s.kernels().kda_step : s.kernels().kda_chunk)(args, s.queue());
 }
@@ -367,7 +368,9 @@ void gqa_attention(Step& s, const Tensor& q, PagedRows k, PagedRows v, const Ten
                               .kv_heads = k.dim / dim(q, 2),
                               .dim = dim(q, 2),
                               .window = window,
-                              .scale = scale};
+                              .scale = scale,
+                              .route = s.route(),
+                              .num_sequences = s.batch().sequences};
   s.kernels().gqa_attention(args, s.queue());
 }
 
@@ -495,7 +498,8 @@ void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v
                                  .num_runs = num_runs,
                                  .heads = dim(q, 1),
                                  .dim = dim(q, 2),
-                                 .scale = scale};
+                                 .scale = scale,
+                                 .route = s.route()};
   s.kernels().vision_attention(args, s.queue());
 }
 

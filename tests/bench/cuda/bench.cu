@@ -263,7 +263,8 @@ void linear_decode(Bench& b, const char* name, DType type, int rows, int in_dim,
   b.report(name, s, double(bytes), b.read, kRead);
 }
 
-void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim, int out_dim) {
+void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim, int out_dim,
+                    Route route = Route::fast) {
   Memory memory;
   const size_t matrix = size_t(in_dim) * out_dim;
   void* weights =
@@ -272,12 +273,35 @@ void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim
   const float* x = memory.floats(size_t(rows) * in_dim);
   float* y = memory.of<float>(size_t(rows) * out_dim);
   const double s = b.seconds(2, [&](int) {
-    b.kernels.linear({x, weights, type, y, in_dim, out_dim, rows, in_dim, out_dim, scales}, b.queue);
+    b.kernels.linear({x, weights, type, y, in_dim, out_dim, rows, in_dim, out_dim, scales, route}, b.queue);
   });
   b.report_rate(name, s, 2.0 * rows * double(matrix), b.bf16_rate, "cuBLASLt bf16");
 }
 
-void kda(Bench& b, const char* name, int sequences, int rows, int heads) {
+void head_linear(Bench& b, const char* name, DType type, int tokens, int heads, int in_dim, int out_dim) {
+  Memory memory;
+  const size_t weights = size_t(heads) * in_dim * out_dim;
+  const HeadLinearArgs args{
+      memory.floats(size_t(tokens) * heads * in_dim),
+      type == DType::bf16 ? static_cast<void*>(memory.narrow(weights)) : memory.floats(weights),
+      type,
+      memory.of<float>(size_t(tokens) * heads * out_dim),
+      int64_t(heads) * in_dim,
+      in_dim,
+      int64_t(heads) * out_dim,
+      out_dim,
+      int64_t(in_dim) * out_dim,
+      tokens,
+      heads,
+      in_dim,
+      out_dim,
+      true,
+      Route::fast};
+  const double s = b.seconds(2, [&](int) { b.kernels.head_linear(args, b.queue); });
+  b.report_rate(name, s, 2.0 * tokens * double(weights), b.bf16_rate, "cuBLASLt bf16");
+}
+
+void kda(Bench& b, const char* name, int sequences, int rows, int heads, Route route = Route::fast) {
   Memory memory;
   const int dim = 128;
   const size_t state = size_t(heads) * dim * dim, tokens = size_t(sequences) * rows;
@@ -298,10 +322,36 @@ void kda(Bench& b, const char* name, int sequences, int rows, int heads) {
   const int64_t stride = int64_t(heads) * dim;
   const double s = b.seconds(sets, [&](int i) {
     (rows == 1 ? b.kernels.kda_step : b.kernels.kda_chunk)(
-        {q, k, v, g, beta, o, lists[size_t(i)], stride, stride, stride, sequences, heads, dim, dim}, b.queue);
+        {q, k, v, g, beta, o, lists[size_t(i)], stride, stride, stride, sequences, heads, dim, dim,
+         sequences * rows, route},
+        b.queue);
   });
   b.report(name, s, 2.0 * sequences * double(state) * 4 + 5.0 * double(tokens) * heads * dim * 4, b.copy,
            kCopy);
+}
+
+void vision_attention(Bench& b, const char* name, int patches, int heads, int dim, Route route) {
+  Memory memory;
+  const int64_t head = int64_t(patches) * dim;
+  const std::vector<VisionAttentionRun> runs = {{0, 0, patches, patches}};
+  const VisionAttentionArgs args{memory.floats(size_t(heads * head)),
+                                 memory.floats(size_t(heads * head)),
+                                 memory.floats(size_t(heads * head)),
+                                 memory.copy(runs),
+                                 memory.of<float>(size_t(heads * head)),
+                                 dim,
+                                 head,
+                                 dim,
+                                 head,
+                                 int64_t(heads) * dim,
+                                 dim,
+                                 1,
+                                 heads,
+                                 dim,
+                                 0.09f,
+                                 route};
+  const double s = b.seconds(2, [&](int) { b.kernels.vision_attention(args, b.queue); });
+  b.report_rate(name, s, 4.0 * double(patches) * patches * heads * dim, b.bf16_rate, "cuBLASLt bf16");
 }
 
 // Sequences of `context` positions in pages of their own.
@@ -334,6 +384,36 @@ void index_scores(Bench& b, const char* name, CacheFormat format, int sequences,
   });
   const double key_bytes = double(dim) * double(cache_value_bytes(format));
   b.report(name, s, double(sequences) * (context * (key_bytes + 4) + heads * (dim + 1) * 4), b.read, kRead);
+}
+
+void gqa_prefill(Bench& b, const char* name, int tokens, int heads, int kv_heads, int dim, int window) {
+  Memory memory;
+  const PagedRows k = paged(memory, 1, tokens, kv_heads * dim, CacheFormat::f32),
+                  v = paged(memory, 1, tokens, kv_heads * dim, CacheFormat::f32);
+  std::vector<int32_t> visible, sequence_of(size_t(tokens), 0);
+  double seen = 0;
+  for (int t = 0; t < tokens; ++t) {
+    visible.push_back(t + 1);
+    seen += window > 0 ? std::min(t + 1, window) : t + 1;
+  }
+  const size_t values = size_t(tokens) * heads * dim;
+  const GqaAttentionArgs args{memory.floats(values),
+                              memory.copy(sequence_of),
+                              memory.copy(visible),
+                              k,
+                              v,
+                              memory.floats(size_t(heads)),
+                              memory.of<float>(values),
+                              tokens,
+                              heads,
+                              kv_heads,
+                              dim,
+                              window,
+                              0.125f,
+                              Route::fast,
+                              1};
+  const double s = b.seconds(2, [&](int) { b.kernels.gqa_attention(args, b.queue); });
+  b.report_rate(name, s, 4.0 * seen * heads * dim, b.bf16_rate, "cuBLASLt bf16");
 }
 
 // Rows of a prompt of one sequence, the last ones of `context` positions.
@@ -454,8 +534,15 @@ int main(int argc, char** argv) {
       linear_decode(b, ("linear " + format + ", 8 rows, 7168 -> 16384").c_str(), type, 8, 7168, 16384);
       linear_decode(b, ("linear " + format + ", 1 row, 2304 -> 4096").c_str(), type, 1, 2304, 4096);
       linear_decode(b, ("linear " + format + ", 1 row, 7168 -> 2112").c_str(), type, 1, 7168, 2112);
-      linear_prefill(b, ("linear " + format + ", 2048 rows, 7168 -> 4096").c_str(), type, 2048, 7168, 4096);
+      for (const int rows : {64, 256, 2048, 8192})
+        linear_prefill(b, ("linear " + format + ", " + std::to_string(rows) + " rows, 7168 -> 4096").c_str(),
+                       type, rows, 7168, 4096);
+      linear_prefill(b, ("linear " + format + ", 256 rows, 7168 -> 4096, exact").c_str(), type, 256, 7168,
+                     4096, Route::exact);
     }
+    head_linear(b, "head linear bf16, 4096 tokens, 128 x (128 -> 512)", DType::bf16, 4096, 128, 128, 512);
+    head_linear(b, "head linear bf16, 64 tokens, 128 x (128 -> 512)", DType::bf16, 64, 128, 128, 512);
+    head_linear(b, "head linear f32, 4096 tokens, 128 x (128 -> 512)", DType::f32, 4096, 128, 128, 512);
     linear_decode(b, "linear f32, 1 row, 7168 -> 256", DType::f32, 1, 7168, 256);
   }
   if (wanted("kda")) {
@@ -463,6 +550,20 @@ int main(int argc, char** argv) {
     kda(b, "kda step, 32 heads, batch 32", 32, 1, 32);
     kda(b, "kda step, 96 heads, batch 32", 32, 1, 96);
     kda(b, "kda chunk, 32 heads, 4096 tokens", 1, 4096, 32);
+    kda(b, "kda chunk, 32 heads, 8192 tokens", 1, 8192, 32);
+    kda(b, "kda chunk, 32 heads, 8192 tokens, exact", 1, 8192, 32, Route::exact);
+    kda(b, "kda chunk, 32 heads, 8 x 1024 tokens", 8, 1024, 32);
+    kda(b, "kda chunk, 96 heads, 8192 tokens", 1, 8192, 96);
+  }
+  if (wanted("vision")) {
+    vision_attention(b, "vision attention, 12 x 128, 4096 patches", 4096, 12, 128, Route::fast);
+    vision_attention(b, "vision attention, 16 x 72, 4096 patches", 4096, 16, 72, Route::fast);
+    vision_attention(b, "vision attention, 12 x 128, 1024 patches", 1024, 12, 128, Route::fast);
+    vision_attention(b, "vision attention, 12 x 128, 4096 patches, exact", 4096, 12, 128, Route::exact);
+  }
+  if (wanted("gqa")) {
+    gqa_prefill(b, "gqa prefill, 64/8 heads x 64, 8192 tokens", 8192, 64, 8, 64, 0);
+    gqa_prefill(b, "gqa prefill, 64/8 heads x 64, 8192 tokens, window 128", 8192, 64, 8, 64, 128);
   }
   if (wanted("sparse")) {
     const CacheFormat f32 = CacheFormat::f32, bf16 = CacheFormat::bf16;
