@@ -242,6 +242,115 @@ void conversion(Bench& b, const char* name, int experts, int in_dim, int out_dim
   b.report(name, s, double(experts) * double(matrix) * (17.0 / 32 + 1), b.copy, kCopy);
 }
 
+// Experts with as many rows each, through FP8: the matrices of one product of a layer.
+struct Fp8Experts {
+  Memory memory;
+  int experts, rows, in_dim, out_dim;
+  std::vector<int32_t> offsets;
+  float *x = nullptr, *y = nullptr;
+  uint8_t *blocks = nullptr, *scales = nullptr, *codes = nullptr, *x_codes = nullptr;
+  float* x_scales = nullptr;
+  int16_t* exponents = nullptr;
+  int32_t* ranges = nullptr;
+
+  Fp8Experts(int experts_, int rows_, int in, int out)
+      : experts(experts_), rows(rows_), in_dim(in), out_dim(out) {
+    for (int e = 0; e <= experts; ++e) offsets.push_back(e * rows);
+    ranges = memory.copy(offsets);
+    exponents = memory.copy(std::vector<int16_t>(size_t(experts) * size_t(out), int16_t(118)));
+    y = memory.of<float>(size_t(total()) * size_t(out));
+    x_codes = memory.bytes(size_t(total()) * size_t(in), 0x20, 0x50);
+    x_scales = memory.floats(size_t(total()));
+  }
+  void make_mxfp4() {
+    x = memory.floats(size_t(total()) * size_t(in_dim));
+    blocks = memory.bytes(experts * matrix() / 2, 0, 255);
+    scales = memory.bytes(experts * matrix() / 32, 112, 124);
+  }
+  int total() const { return experts * rows; }
+  size_t matrix() const { return size_t(in_dim) * size_t(out_dim); }
+  double operations() const { return 2.0 * total() * double(matrix()); }
+
+  // Expert e in place e % at_once of the codes.
+  const Fp8ExpertLinearGroup* products(int at_once) {
+    std::vector<Fp8ExpertLinearGroup> set;
+    for (int e = 0; e < experts; ++e)
+      set.push_back({codes + size_t(e % at_once) * matrix(), exponents + size_t(e) * size_t(out_dim), ranges + e, y});
+    return memory.copy(set);
+  }
+  const Mxfp4ToFp8Group* conversions(int at_once) {
+    std::vector<Mxfp4ToFp8Group> set;
+    for (int e = 0; e < experts; ++e)
+      set.push_back({blocks + size_t(e) * matrix() / 2, scales + size_t(e) * matrix() / 32,
+                     exponents + size_t(e) * size_t(out_dim), codes + size_t(e % at_once) * matrix(), ranges + e});
+    return memory.copy(set);
+  }
+  Fp8ExpertLinearArgs product(const Fp8ExpertLinearGroup* groups, int first, int count) const {
+    return {x_codes, x_scales, groups + first, std::min(count, experts - first), total(), in_dim, out_dim, out_dim};
+  }
+};
+
+void grouped(Bench& b, const char* name, int in_dim, int out_dim) {
+  for (const int rows : {64, 128, 256, 512, 1024, 2048}) {
+    Fp8Experts e(rows >= 1024 ? 16 : 32, rows, in_dim, out_dim);
+    e.codes = e.memory.bytes(e.experts * e.matrix(), 0x20, 0x50);
+    const Fp8ExpertLinearGroup* groups = e.products(e.experts);
+    const double s = b.seconds(2, [&](int) { b.kernels.fp8_expert_linear(e.product(groups, 0, e.experts), b.queue); });
+    const double dense = 2.0 * rows * double(e.matrix()) / cublas_seconds(b, rows, in_dim, out_dim, true);
+    const std::string what = std::string(name) + ", " + std::to_string(rows) + " rows of " + std::to_string(e.experts);
+    b.report_rate(what.c_str(), s, e.operations(), b.fp8, "cuBLASLt at 8192 rows");
+    printf("%-58s %5.1f %% of cuBLASLt at as many rows (%.0f TFLOP/s), weights %.2f TB/s\n", "",
+           100 * e.operations() / s / dense, dense * 1e-12, e.experts * double(e.matrix()) / s * 1e-12);
+  }
+}
+
+// The workspace in one piece, on one stream; in two halves, on two; and without it. Rows whose products are ready.
+void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, int out_dim) {
+  for (const int rows : {32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
+    Fp8Experts e(experts, rows, in_dim, out_dim);
+    e.make_mxfp4();
+    e.codes = e.memory.of<uint8_t>(size_t(at_once) * e.matrix());
+    const Mxfp4ToFp8Group* conversions = e.conversions(at_once);
+    const Fp8ExpertLinearGroup* products = e.products(at_once);
+    const auto expand = [&](int first, int count, Queue& queue) {
+      b.kernels.mxfp4_to_fp8({conversions + first, std::min(count, experts - first), in_dim, out_dim}, queue);
+    };
+    const auto multiply = [&](int first, int count) {
+      b.kernels.fp8_expert_linear(e.product(products, first, count), b.queue);
+    };
+    const double conversion = b.seconds(1, [&](int) { expand(0, experts, b.queue); });
+    const double product = b.seconds(1, [&](int) { multiply(0, experts); });
+    const double serial = b.seconds(1, [&](int) {
+      for (int first = 0; first < experts; first += at_once) expand(first, at_once, b.queue), multiply(first, at_once);
+    });
+    Queue& side = b.queue.side();
+    const int half = at_once / 2;
+    const double beside = b.seconds(1, [&](int) {
+      side.follow(b.queue);
+      expand(0, half, side);
+      for (int first = 0; first < experts; first += half) {
+        b.queue.follow(side);
+        side.follow(b.queue);
+        multiply(first, half);
+        if (first + half < experts) expand(first + half, half, side);
+      }
+    });
+    std::vector<Mxfp4LinearGroup> set;
+    for (int g = 0; g < experts; ++g)
+      set.push_back({e.blocks + size_t(g) * e.matrix() / 2, e.scales + size_t(g) * e.matrix() / 32, g * rows, rows,
+                     e.y + size_t(g) * size_t(rows) * size_t(out_dim)});
+    const Mxfp4LinearGroup* groups = e.memory.copy(set);
+    const double direct = rows > 512 ? 0 : b.seconds(1, [&](int) {
+      b.kernels.mxfp4_linear({e.x, groups, experts, nullptr, in_dim, out_dim, e.total(), in_dim, out_dim, Route::fast},
+                             b.queue);
+    });
+    printf("%s, %d of %d at once, %4d rows: conversion %6.0f us, product %6.0f, one after the other %6.0f, "
+           "overlapped %6.0f (%.2fx), mxfp4_linear %6.0f\n",
+           name, at_once, experts, rows, conversion * 1e6, product * 1e6, serial * 1e6, beside * 1e6, serial / beside,
+           direct * 1e6);
+  }
+}
+
 void linear_decode(Bench& b, const char* name, DType type, int rows, int in_dim, int out_dim) {
   Memory memory;
   const size_t matrix = size_t(in_dim) * out_dim, bytes = matrix * (type == DType::bf16  ? 2
@@ -507,9 +616,10 @@ int main(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const auto wanted = [&](const char* name) { return only.empty() || only.find(name) != std::string::npos; };
   Memory memory;
-  cudaStream_t stream;
-  check(cudaStreamCreate(&stream), "stream");
-  CudaQueue queue(device, stream, memory.of<uint8_t>(kCudaScratchBytes), kCudaScratchBytes);
+  cudaStream_t stream, side;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "stream");
+  CudaQueue queue(device, stream, memory.of<uint8_t>(kCudaScratchBytes), kCudaScratchBytes, side);
   Bench b{queue, cuda_kernels(device.capability)};
 
   ceilings(b);
@@ -519,6 +629,15 @@ int main(int argc, char** argv) {
   if (wanted("conversion")) {
     conversion(b, "conversion, 64 experts 7168 -> 4096", 64, 7168, 4096);
     conversion(b, "conversion, 128 experts 2048 -> 7168", 128, 2048, 7168);
+  }
+  if (wanted("grouped")) {
+    grouped(b, "grouped w13, V3.2, 7168 -> 4096", 7168, 4096);
+    grouped(b, "grouped w2, V3.2, 2048 -> 7168", 2048, 7168);
+  }
+  if (wanted("overlap")) {
+    overlap(b, "w13, V3.2", 32, 8, 7168, 4096);
+    overlap(b, "w13, V3.2", 32, 16, 7168, 4096);
+    overlap(b, "w2, V3.2", 64, 16, 2048, 7168);
   }
   if (wanted("mxfp4")) {
     mxfp4_decode(b, "mxfp4 w13, V3.2, 1 token, 8 experts", 1, 256, 8, 7168, 2048, 2);
