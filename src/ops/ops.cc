@@ -173,7 +173,7 @@ void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int 
   DSA_ASSERT(s.route() == Route::exact ||
              mxfp4_linear_workspace_bytes(x.dim[0], x.dim[1]) <= s.workspace().bytes);
   const Mxfp4LinearArgs args{x.f32(),   groups,    num_groups, s.workspace().data, x.stride[0], out_dim,
-                             dim(x, 0), dim(x, 1), out_dim,    s.route()};
+                             dim(x, 0), dim(x, 1), out_dim,    s.route(),          s.tokens()};
   s.kernels().mxfp4_linear(args, s.queue());
 }
 

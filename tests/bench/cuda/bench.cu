@@ -227,7 +227,7 @@ void mxfp4_decode(Bench& b, const char* name, int tokens, int experts, int top_k
   }
   const double s = b.seconds(sets * 2, [&](int i) {
     b.kernels.mxfp4_linear({x, groups[size_t(i % sets)], groups_each, nullptr, in_dim,
-                            int64_t(out_dim) * per_expert, rows, in_dim, out_dim, Route::fast},
+                            int64_t(out_dim) * per_expert, rows, in_dim, out_dim, Route::fast, tokens},
                            b.queue);
   });
   b.report(name, s, double(bytes), b.read, kRead);
