@@ -5,7 +5,8 @@
 //   expert[t, slot, o] = sum over i of  downs[expert_ids[t, slot]][o, i] * x[t, slot, i]
 //
 // MXFP4 weights, 16-byte aligned; routes, precision and order of sums as in mxfp4_linear, slots in rising order. addend and
-// shared may be null; y may be either of them. A matrix is read once for each token that chose it.
+// shared may be null; y may be either of them. top_k * in_dim is at most kExpertDownInputsMax. A matrix is read once for each
+// token that chose it.
 #pragma once
 
 #include "kernels/activation/activation.h"
@@ -14,6 +15,8 @@
 #include "kernels/common/route.h"
 
 namespace dsa {
+
+constexpr int kExpertDownInputsMax = 24 * 1024;
 
 struct ExpertDownArgs {
   const float* gate;            // [tokens, top_k, in_dim]

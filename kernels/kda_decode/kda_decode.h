@@ -16,7 +16,7 @@
 
 namespace dsa {
 
-constexpr int kKdaDecodeDimMax = 128, kKdaDecodeWidthMax = 8;
+constexpr int kKdaDecodeDimMax = 128;
 
 struct KdaDecodeArgs {
   const float* qkv;                // [rows, 3 * heads * dim]

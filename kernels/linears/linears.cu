@@ -82,7 +82,7 @@ bool fits(const LinearsArgs& a, size_t shared_bytes_max) {
     Weights w{};
     w.data = static_cast<decltype(w.data)>(p.weight);
     w.row_stride = p.in_dim;
-    if (p.weight_type != a.products[0].weight_type || p.in_dim % 8 != 0 || !w.aligned(p.in_dim) ||
+    if (p.in_dim % 8 != 0 || !w.aligned(p.in_dim) ||
         few_rows_bytes<Weights, 3>(a.rows, a.rows, p.in_dim) > shared_bytes_max)
       return false;
   }
@@ -141,13 +141,28 @@ void apart(const LinearsArgs& a, Queue& queue) {
 
 }  // namespace
 
+// Products of one number format share a launch; those of others read what the first launch has normed.
 void cuda::linears(const LinearsArgs& a, Queue& queue) {
   if (a.num_products == 0 || a.rows == 0) return;
   const DType type = a.products[0].weight_type;
-  if (!(type == DType::bf16     ? together<Bf16Weights>(a, queue)
-        : type == DType::f8_e4m3 ? together<Fp8Weights>(a, queue)
-                                 : together<F32Weights>(a, queue)))
-    apart(a, queue);
+  LinearsArgs same = a, rest = a;
+  same.num_products = rest.num_products = 0;
+  for (int i = 0; i < a.num_products; ++i) {
+    LinearsArgs& of_type = a.products[i].weight_type == type ? same : rest;
+    of_type.products[of_type.num_products++] = a.products[i];
+  }
+  if (!(type == DType::bf16      ? together<Bf16Weights>(same, queue)
+        : type == DType::f8_e4m3 ? together<Fp8Weights>(same, queue)
+                                 : together<F32Weights>(same, queue)))
+    apart(same, queue);
+  if (a.norm) {
+    rest.norm = nullptr, rest.h = nullptr;
+    for (int i = 0; i < rest.num_products; ++i) {
+      rest.products[i].x = a.h;
+      rest.products[i].x_stride = rest.products[i].in_dim;
+    }
+  }
+  linears(rest, queue);
 }
 
 }  // namespace dsa

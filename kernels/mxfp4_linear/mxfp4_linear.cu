@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
   }
 }
 
-constexpr int kFewRowsMax = 64;              // of all groups
+constexpr int kFewRowsMax = 64;              // of all groups, or of a group where that is known
 constexpr size_t kKeptBytesMax = 48 * 1024;  // of rows in shared memory, so that several blocks fit
 
 template <int kPiecesX>
@@ -65,7 +65,7 @@ void cuda::mxfp4_linear(const Mxfp4LinearArgs& a, Queue& queue) {
   if (a.rows == 0 || a.num_groups == 0) return;
   const bool exact = a.route == Route::exact;
   const size_t shared = exact ? few_rows_bytes<Mxfp4Weights, 3>(1, 1, a.in_dim) : few_rows_bytes<Mxfp4Weights, 1>(1, 1, a.in_dim);
-  if (a.rows <= kFewRowsMax && shared <= static_cast<CudaQueue&>(queue).device().shared_bytes_max)
+  if (std::min(a.rows, a.rows_max > 0 ? a.rows_max : a.rows) <= kFewRowsMax && shared <= static_cast<CudaQueue&>(queue).device().shared_bytes_max)
     return exact ? few_rows<3>(a, queue) : few_rows<1>(a, queue);
   launch(queue, dim3(unsigned(ceil_div(a.out_dim, 16)), unsigned(a.num_groups)), kProductWarps * kWarp, 0,
          exact ? mxfp4_linear_kernel<4, 3> : mxfp4_linear_kernel<4, 1>, a);
