@@ -78,11 +78,7 @@
   X(mxfp4_exponents, Mxfp4ExponentsArgs) \
   X(mxfp4_to_fp8, Mxfp4ToFp8Args)        \
   X(fp8_pack, Fp8PackArgs)               \
-  X(fp8_expert_linear, Fp8ExpertLinearArgs) \
-  X(linears, LinearsArgs)                \
-  X(kda_decode, KdaDecodeArgs)           \
-  X(expert_up, ExpertUpArgs)             \
-  X(expert_down, ExpertDownArgs)
+  X(fp8_expert_linear, Fp8ExpertLinearArgs)
 #define DSA_FOR_EACH_SIMD_KERNEL(X)        \
   X(rms_norm, RmsNormArgs)                 \
   X(linear, LinearArgs)                    \
@@ -109,9 +105,16 @@
   X(head_norm, HeadNormArgs)               \
   X(hyper_mix, HyperMixArgs)               \
   X(hyper_add, HyperAddArgs)
+// Several operators in one, for backends that fuse.
+#define DSA_FOR_EACH_FUSED_KERNEL(X) \
+  X(linears, LinearsArgs)            \
+  X(kda_decode, KdaDecodeArgs)       \
+  X(expert_up, ExpertUpArgs)         \
+  X(expert_down, ExpertDownArgs)
 #define DSA_FOR_EACH_KERNEL(X) \
   DSA_FOR_EACH_PLAIN_KERNEL(X) \
-  DSA_FOR_EACH_SIMD_KERNEL(X)
+  DSA_FOR_EACH_SIMD_KERNEL(X)  \
+  DSA_FOR_EACH_FUSED_KERNEL(X)
 
 namespace dsa {
 

@@ -57,12 +57,6 @@ __device__ inline void copy_async(void* shared, const void* global, bool exists)
                "r"(exists ? 16 : 0)
                : "memory");
 }
-// The same for one aligned word, of which the first `bytes` exist.
-__device__ inline void copy_word_async(void* shared, const void* global, int bytes) {
-  const auto address = uint32_t(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(global), "r"(bytes)
-               : "memory");
-}
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kLeft>
 __device__ void wait_for_copies() {

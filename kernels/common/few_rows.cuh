@@ -6,6 +6,7 @@
 // few, a block has several teams with a tile each.
 #pragma once
 
+#include "kernels/common/cuda_word_copy.cuh"
 #include "kernels/common/products.cuh"
 
 namespace dsa {
@@ -129,7 +130,7 @@ class FewRows {
 #pragma unroll 1
         for (int run = 0; run < kRuns; ++run) {
           wait_for_copies<kSlots - 2>();
-          if constexpr (Weights::kScaled) __syncwarp();  // lanes copy scales for each other
+          if constexpr (Weights::kScaled || Weights::kTransposed) __syncwarp();  // lanes copy for each other
           fetch();
           multiply(tile, slots_ + slot * kSlotVectors<Weights>, stretch, run, rows, sum, nan);
           slot = slot + 1 < kSlots ? slot + 1 : 0;
@@ -149,8 +150,7 @@ class FewRows {
       for (int i = 0; i < 4; ++i) {
         const int r = 2 * quad + i % 2;
         if (r < rows_)
-          sums[(warp * rows_ + r) * 16 + 8 * (i / 2) + group] =
-              (i < 2 ? nan_low : nan_high) ? NAN : total[i];
+          sums[(warp * rows_ + r) * 16 + 8 * (i / 2) + group] = (i < 2 ? nan_low : nan_high) ? NAN : total[i];
       }
       __syncthreads();  // the sums of the round before have been added by all who come here
       const int of_team = rows_ * 16;
@@ -161,7 +161,8 @@ class FewRows {
         const int r = i % of_team / 16, o = to.o_begin + i % 16;
         if (o >= to.out_dim) continue;
         float all = 0;
-        for (int part = 0; part < team_; ++part) all += sums[(team * team_ * rows_ + part * rows_ + r) * 16 + i % 16];
+        for (int part = 0; part < team_; ++part)
+          all += sums[(team * team_ * rows_ + part * rows_ + r) * 16 + i % 16];
         finish(to, number, r, o, all);
       }
     }
@@ -195,6 +196,13 @@ class FewRows {
       const int k = begin + quad * Weights::kRun;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        if constexpr (Weights::kTransposed) {  // 32 rows of 16 outputs
+          const int o = tile.o_begin + 8 * half, row = begin + lane;
+          const bool exists = o < tile.out_dim && row < in_dim_;
+          copy_async(slot + 2 * lane + half, tile.w.data + (exists ? row * tile.w.row_stride + o : 0),
+                     exists);
+          continue;
+        }
         const int o = tile.o_begin + 8 * half + group;
         const bool exists = o < tile.out_dim && k < in_dim_;
         const auto* from = static_cast<const uint4*>(tile.w.address(exists ? o : 0, exists ? k : 0));
@@ -228,6 +236,13 @@ class FewRows {
 #pragma unroll
       for (int i = 0; i < Weights::kVectors; ++i)
         vectors[i] = slot[(half * Weights::kVectors + i) * kWarp + lane];
+      if constexpr (Weights::kTransposed) {
+        const auto* values = reinterpret_cast<const uint16_t*>(slot) + quad * 8 * 16 + 8 * half + group;
+        const auto pair = [&](int i) {
+          return values[2 * i * 16] | uint32_t(values[(2 * i + 1) * 16]) << 16;
+        };
+        vectors[0] = {pair(0), pair(1), pair(2), pair(3)};
+      }
       uint32_t scale = 0;
       if constexpr (Weights::kScaled) {
         const int o = tile.o_begin + 8 * half + group, begin = stretch * kStretch;

@@ -46,7 +46,7 @@ __device__ void cut(float low, float high, uint32_t (&pieces)[kPieces]) {
 // The members of pair i are 2 i and 2 i + 1 of the octet, or, kApart, i and i + 4.
 struct Bf16Weights {
   static constexpr int kRun = 8, kPieces = 1, kVectors = 1;
-  static constexpr bool kApart = false, kScaled = false;
+  static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   using Raw = uint4;
   const bf16* data;  // [out_dim, row_stride], or [in_dim, row_stride] if transposed
   int64_t row_stride;
@@ -73,9 +73,17 @@ struct Bf16Weights {
   __device__ float scale(int64_t, int) const { return 1; }
 };
 
+// The same, read in_dim rows at a time.
+struct TransposedBf16Weights : Bf16Weights {
+  static constexpr bool kTransposed = true;
+  __host__ __device__ bool aligned(int out_dim) const {
+    return out_dim % 8 == 0 && row_stride % 8 == 0 && uint64_t(data) % 16 == 0;
+  }
+};
+
 struct F32Weights {
   static constexpr int kRun = 8, kPieces = 3, kVectors = 2;
-  static constexpr bool kApart = false, kScaled = false;
+  static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   struct Raw {
     float4 low, high;
   };
@@ -114,7 +122,7 @@ struct F32Weights {
 
 struct Fp8Weights {
   static constexpr int kRun = 16, kPieces = 1, kVectors = 1;
-  static constexpr bool kApart = false, kScaled = false;
+  static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   using Raw = uint4;
   const uint8_t* data;  // [out_dim, in_dim]
   const float* scales;  // [ceil(out_dim / 128), ceil(in_dim / 128)]
@@ -153,7 +161,7 @@ struct Fp8Weights {
 
 struct Mxfp4Weights {
   static constexpr int kRun = 32, kPieces = 1, kVectors = 1;
-  static constexpr bool kApart = true, kScaled = true;
+  static constexpr bool kApart = true, kScaled = true, kTransposed = false;
   struct Raw {
     uint4 codes;
     uint32_t scale;

@@ -15,18 +15,20 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
     expert_down_kernel(const __grid_constant__ ExpertDownArgs a) {
   begin_kernel();
   const int64_t t = blockIdx.y;
-  const int tiles = (a.out_dim + 15) / 16, mine = (tiles - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+  const int tiles = (a.out_dim + 15) / 16,
+            mine = (tiles - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
   const auto locate = [&](int i) {  // tile after tile, in each of them slot after slot
     const int slot = i % a.top_k, tile = int(blockIdx.x) + i / a.top_k * int(gridDim.x);
     const ExpertMatrix& m = a.downs[a.expert_ids[t * a.top_k + slot]];
     return FewRowsTile<Mxfp4Weights>{
         {static_cast<const uint8_t*>(m.data), m.scales, a.in_dim}, tile * 16, a.out_dim, slot};
   };
-  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1, kProductWarps,
-                                                            mine * a.top_k, 0, 1, locate);
+  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1,
+                                                            kProductWarps, mine * a.top_k, 0, 1, locate);
   product.start();
   for (int slot = 0; slot < a.top_k; ++slot) {
-    const float *gate = a.gate + (t * a.top_k + slot) * a.in_dim, *up = a.up + (t * a.top_k + slot) * a.in_dim;
+    const float *gate = a.gate + (t * a.top_k + slot) * a.in_dim,
+                *up = a.up + (t * a.top_k + slot) * a.in_dim;
     keep_row<Mxfp4Weights, kPiecesX>(product.kept(slot), a.in_dim, [&](int k, float(&value)[8]) {
       float other[8];
       read_octet(gate, k, value);

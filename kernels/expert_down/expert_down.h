@@ -19,8 +19,8 @@ namespace dsa {
 constexpr int kExpertDownInputsMax = 24 * 1024;
 
 struct ExpertDownArgs {
-  const float* gate;            // [tokens, top_k, in_dim]
-  const float* up;              // [tokens, top_k, in_dim]
+  const float* gate;  // [tokens, top_k, in_dim]
+  const float* up;    // [tokens, top_k, in_dim]
   ActivationForm form;
   const int32_t* expert_ids;    // [tokens, top_k]
   const float* expert_weights;  // [tokens, top_k]

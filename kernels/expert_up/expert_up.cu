@@ -21,9 +21,9 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
     return FewRowsTile<Mxfp4Weights>{
         {static_cast<const uint8_t*>(m.data), m.scales, a.in_dim}, i % tiles * 16, a.out_dim, 0};
   };
-  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(
-      dynamic_shared<uint4>(), a.in_dim, 1, team_size(a.in_dim), 2 * a.top_k * tiles, int(blockIdx.x),
-      int(gridDim.x), locate);
+  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1,
+                                                            team_size(a.in_dim), 2 * a.top_k * tiles,
+                                                            int(blockIdx.x), int(gridDim.x), locate);
   product.start();
   const float* x = a.x + t * a.x_stride;
   keep_row<Mxfp4Weights, kPiecesX>(product.kept(0), a.in_dim,

@@ -17,8 +17,8 @@ void ref::expert_up(const ExpertUpArgs& a, Queue& queue) {
       put(a.gates[a.expert_ids[pair]], a.gate);
       put(a.ups[a.expert_ids[pair]], a.up);
     }
-  ref::mxfp4_linear({a.x, groups.data(), int(groups.size()), nullptr, a.x_stride, a.out_dim, a.tokens, a.in_dim,
-                     a.out_dim, a.route, 1},
+  ref::mxfp4_linear({a.x, groups.data(), int(groups.size()), nullptr, a.x_stride, a.out_dim, a.tokens,
+                     a.in_dim, a.out_dim, a.route, 1},
                     queue);
 }
 

@@ -12,8 +12,7 @@ __device__ float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
 
 // Grid (1, heads, num_sequences). Reads and writes the states once.
 template <int kRows>
-__global__ void __launch_bounds__(kKdaThreads, 2)
-    kda_decode_kernel(const __grid_constant__ KdaDecodeArgs a) {
+__global__ void __launch_bounds__(kKdaThreads, 2) kda_decode_kernel(const __grid_constant__ KdaDecodeArgs a) {
   start_next_kernel();
   __shared__ KdaVectors<kRows> vectors;
   __shared__ float qkv[3][kKdaDecodeDimMax], squares[kKdaWarps], factors[2];

@@ -1,10 +1,9 @@
 // kernels/kda_decode/kda_decode_ref.cc: the four operators, one after the other.
-#include "kernels/kda_decode/kda_decode.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "kernels/gated_norm/gated_norm.h"
+#include "kernels/kda_decode/kda_decode.h"
 #include "kernels/kda_gate/kda_gate.h"
 
 namespace dsa {

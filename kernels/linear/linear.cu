@@ -25,9 +25,9 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     linear_few_rows_kernel(const __grid_constant__ LinearArgs a, const __grid_constant__ Weights w) {
   start_next_kernel();
   const auto locate = [&](int i) { return FewRowsTile<Weights>{w, 16 * i, a.out_dim, 0}; };
-  FewRows<Weights, 3, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, a.rows, team_size(a.in_dim),
-                                                (a.out_dim + 15) / 16, int(blockIdx.x), int(gridDim.x),
-                                                locate);
+  FewRows<Weights, 3, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, a.rows,
+                                                team_size(a.in_dim), (a.out_dim + 15) / 16, int(blockIdx.x),
+                                                int(gridDim.x), locate);
   product.start();
   wait_for_kernel_before();
   for (int r = 0; r < a.rows; ++r)

@@ -106,8 +106,8 @@ bool together(const LinearsArgs& a, Queue& queue) {
     const int64_t fair = ceil_div(rounds[i] * a.products[i].in_dim * 2 * device.multiprocessors, work);
     blocks.begin[i + 1] = blocks.begin[i] + int(std::min(rounds[i], fair));
   }
-  launch(queue, unsigned(blocks.begin[a.num_products]), kProductWarps * kWarp, shared, linears_kernel<Weights>,
-         a, blocks);
+  launch(queue, unsigned(blocks.begin[a.num_products]), kProductWarps * kWarp, shared,
+         linears_kernel<Weights>, a, blocks);
   return true;
 }
 
@@ -119,14 +119,13 @@ void apart(const LinearsArgs& a, Queue& queue) {
     const float* x = p.x;
     int64_t x_stride = p.x_stride;
     if (a.norm) {
-      if (i == 0)
-        cuda::rms_norm({x, a.norm, a.h, x_stride, p.in_dim, a.rows, p.in_dim, a.eps}, queue);
+      if (i == 0) cuda::rms_norm({x, a.norm, a.h, x_stride, p.in_dim, a.rows, p.in_dim, a.eps}, queue);
       x = a.h, x_stride = p.in_dim;
     } else if (a.up) {
       for (int r = 0; r < a.rows; ++r)
-        cuda::activation({x + r * x_stride, a.up + r * x_stride, scratch + int64_t(r) * p.in_dim, 1, p.in_dim,
-                          a.form},
-                         queue);
+        cuda::activation(
+            {x + r * x_stride, a.up + r * x_stride, scratch + int64_t(r) * p.in_dim, 1, p.in_dim, a.form},
+            queue);
       x = scratch, x_stride = p.in_dim;
     }
     float* sum = scratch + (a.up ? ceil_div(int64_t(a.rows) * p.in_dim, 4) * 4 : 0);
@@ -134,8 +133,9 @@ void apart(const LinearsArgs& a, Queue& queue) {
                   p.addend ? p.out_dim : p.y_stride, a.rows, p.in_dim, p.out_dim, p.weight_scales},
                  queue);
     for (int r = 0; p.addend && r < a.rows; ++r)
-      cuda::add({p.addend + r * p.addend_stride, sum + int64_t(r) * p.out_dim, p.y + r * p.y_stride, p.out_dim},
-                queue);
+      cuda::add(
+          {p.addend + r * p.addend_stride, sum + int64_t(r) * p.out_dim, p.y + r * p.y_stride, p.out_dim},
+          queue);
   }
 }
 

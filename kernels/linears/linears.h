@@ -20,11 +20,11 @@ constexpr int kLinearsRowsMax = 8;
 struct LinearsArgs {
   static constexpr int kMax = 8;
   struct Product {
-    const float* x;                        // [rows, in_dim]
-    const void* weight;                    // [out_dim, in_dim]
-    DType weight_type;                     // bf16, f32 or f8_e4m3
-    float* y;                              // [rows, out_dim]  output
-    int64_t x_stride, y_stride;            // floats from row to row
+    const float* x;              // [rows, in_dim]
+    const void* weight;          // [out_dim, in_dim]
+    DType weight_type;           // bf16, f32 or f8_e4m3
+    float* y;                    // [rows, out_dim]  output
+    int64_t x_stride, y_stride;  // floats from row to row
     int in_dim, out_dim;
     const float* weight_scales = nullptr;  // [ceil(out_dim / 128), ceil(in_dim / 128)]  of f8_e4m3
     const float* addend = nullptr;         // [rows, out_dim]

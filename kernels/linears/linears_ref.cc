@@ -1,9 +1,8 @@
 // kernels/linears/linears_ref.cc: the operators one after the other.
-#include "kernels/linears/linears.h"
-
 #include <vector>
 
 #include "kernels/linear/linear.h"
+#include "kernels/linears/linears.h"
 #include "kernels/rms_norm/rms_norm.h"
 
 namespace dsa {

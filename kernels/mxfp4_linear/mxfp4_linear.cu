@@ -38,9 +38,8 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
                                        [&](int k, float(&value)[8]) { read_octet(x, k, value); });
     }
     __syncthreads();
-    product.run([&](const auto&, int, int r, int o, float sum) {
-      group.y[(begin + r) * a.y_stride + o] = sum;
-    });
+    product.run(
+        [&](const auto&, int, int r, int o, float sum) { group.y[(begin + r) * a.y_stride + o] = sum; });
     __syncthreads();
   }
 }
@@ -64,8 +63,10 @@ void few_rows(const Mxfp4LinearArgs& a, Queue& queue) {
 void cuda::mxfp4_linear(const Mxfp4LinearArgs& a, Queue& queue) {
   if (a.rows == 0 || a.num_groups == 0) return;
   const bool exact = a.route == Route::exact;
-  const size_t shared = exact ? few_rows_bytes<Mxfp4Weights, 3>(1, 1, a.in_dim) : few_rows_bytes<Mxfp4Weights, 1>(1, 1, a.in_dim);
-  if (std::min(a.rows, a.rows_max > 0 ? a.rows_max : a.rows) <= kFewRowsMax && shared <= static_cast<CudaQueue&>(queue).device().shared_bytes_max)
+  const size_t shared = exact ? few_rows_bytes<Mxfp4Weights, 3>(1, 1, a.in_dim)
+                              : few_rows_bytes<Mxfp4Weights, 1>(1, 1, a.in_dim);
+  if (std::min(a.rows, a.rows_max > 0 ? a.rows_max : a.rows) <= kFewRowsMax &&
+      shared <= static_cast<CudaQueue&>(queue).device().shared_bytes_max)
     return exact ? few_rows<3>(a, queue) : few_rows<1>(a, queue);
   launch(queue, dim3(unsigned(ceil_div(a.out_dim, 16)), unsigned(a.num_groups)), kProductWarps * kWarp, 0,
          exact ? mxfp4_linear_kernel<4, 3> : mxfp4_linear_kernel<4, 1>, a);

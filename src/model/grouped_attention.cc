@@ -16,9 +16,9 @@ void grouped_attention(Step& s, const BlockContext& c, const LayerWeights& layer
                o = a.gqa_o.reshape({tokens, config.heads * config.head_dim});
 
   ops::norm_linears(s, in.x, in.norm, c.config.norm_eps, a.h,
-                    {{w.q, q},           // [tokens, heads * dim]
-                     {w.k, a.gqa_k},     // [tokens, kv_heads * dim]
-                     {w.v, a.gqa_v}});   // [tokens, kv_heads * dim]
+                    {{w.q, q},          // [tokens, heads * dim]
+                     {w.k, a.gqa_k},    // [tokens, kv_heads * dim]
+                     {w.v, a.gqa_v}});  // [tokens, kv_heads * dim]
   ops::add_bias(s, w.q_bias, q);
   ops::add_bias(s, w.k_bias, a.gqa_k);
   ops::add_bias(s, w.v_bias, a.gqa_v);

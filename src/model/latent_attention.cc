@@ -67,8 +67,8 @@ void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer,
   ops::sparse_attention(s, a.q_latent, q_rope, latents, selected, config.scale, a.o_latent);
   ops::head_linear(s, a.o_latent, w.v_up, false, a.o);  // [tokens, heads, v_dim]
   const Tensor o = a.o.reshape({tokens, config.heads * config.v_dim});
-  if (!w.gate.is_null()) ops::sigmoid_gate(s, o, a.gate, o);   // [tokens, heads * v_dim]
-  ops::add_linear(s, o, w.o, out.addend, a.out, out.y);        // [tokens, hidden]
+  if (!w.gate.is_null()) ops::sigmoid_gate(s, o, a.gate, o);  // [tokens, heads * v_dim]
+  ops::add_linear(s, o, w.o, out.addend, a.out, out.y);       // [tokens, hidden]
 }
 
 }  // namespace dsa

@@ -55,7 +55,7 @@ void biased_moe(Step& s, const BlockContext& c, const MoeWeights& w, const Block
   ops::add_bias(s, w.gate_up_bias, a.offsets, a.expert_gate_up);  // [tokens * top_k, 2 * dim]
   ops::alpha_swiglu(s, a.expert_gate_up, config.alpha, config.limit, a.expert_gate);
   expert_products(s, c, w, w.fp8[1], a.expert_gate, {{w.downs, a.expert_y}});
-  ops::add_bias(s, w.down_bias, a.offsets, a.expert_y);               // [tokens * top_k, hidden]
+  ops::add_bias(s, w.down_bias, a.offsets, a.expert_y);                 // [tokens * top_k, hidden]
   ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, a.out);  // [tokens, hidden]
   if (!out.addend.is_null()) ops::add(s, out.addend, a.out, out.y);
 }

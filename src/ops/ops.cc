@@ -64,7 +64,8 @@ void exact_linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y) {
 
 namespace {
 
-void put_product(const Tensor& x, const Tensor& weight, const Tensor& addend, const Tensor& y, LinearsArgs& args) {
+void put_product(const Tensor& x, const Tensor& weight, const Tensor& addend, const Tensor& y,
+                 LinearsArgs& args) {
   DSA_ASSERT(args.num_products < LinearsArgs::kMax && x.dim[0] == args.rows && x.dim[0] == y.dim[0] &&
              x.dim[1] == weight.dim[1] && y.dim[1] == weight.dim[0] && weight.is_dense());
   DSA_ASSERT(addend.is_null() || same_shape(addend, y));
@@ -257,10 +258,9 @@ void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int 
 void expert_up(Step& s, const Tensor& x, const Tensor& expert_ids, const ExpertMatrix* gates,
                const ExpertMatrix* ups, Tensor gate, Tensor up) {
   DSA_ASSERT(same_shape(gate, up) && gate.is_dense() && up.is_dense() && gate.dim[0] == expert_ids.count());
-  const ExpertUpArgs args{x.f32(),     expert_ids.i32(), gates,
-                          ups,         gate.f32(),       up.f32(),
-                          x.stride[0], dim(x, 0),        dim(expert_ids, 1),
-                          dim(x, 1),   dim(gate, 1),     s.route()};
+  const ExpertUpArgs args{
+      x.f32(),   expert_ids.i32(),   gates,     ups,          gate.f32(), up.f32(), x.stride[0],
+      dim(x, 0), dim(expert_ids, 1), dim(x, 1), dim(gate, 1), s.route()};
   s.kernels().expert_up(args, s.queue());
 }
 

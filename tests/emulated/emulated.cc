@@ -48,7 +48,7 @@ enum class State { ready, at_warp, at_block, ended };
 struct Copy {
   void* to;
   const void* from;
-  int bytes, existing;  // zeros behind those that exist
+  bool exists;
   int group;
 };
 
@@ -205,15 +205,14 @@ bool any_of_block(bool value) {
   return any;
 }
 
-void copy_later(void* to, const void* from, int bytes, int existing) {
-  current->copies.push_back({to, from, bytes, existing, current->copy_group});
+void copy_later(void* to, const void* from, bool exists) {
+  current->copies.push_back({to, from, exists, current->copy_group});
 }
 void commit_copies() { ++current->copy_group; }
 void wait_for_copies(int left) {
   std::erase_if(current->copies, [&](const Copy& copy) {
     if (copy.group >= current->copy_group - left) return false;
-    memset(copy.to, 0, size_t(copy.bytes));
-    if (copy.existing > 0) memcpy(copy.to, copy.from, size_t(copy.existing));
+    copy.exists ? memcpy(copy.to, copy.from, 16) : memset(copy.to, 0, 16);
     return true;
   });
 }

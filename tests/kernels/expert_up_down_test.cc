@@ -50,7 +50,8 @@ struct ExpertsCase {
   struct Outcome {
     Values gate, up;
   };
-  Outcome run_up(void (*kernel)(const ExpertUpArgs&, Queue&), Route route, int first = 0, int count = -1) const {
+  Outcome run_up(void (*kernel)(const ExpertUpArgs&, Queue&), Route route, int first = 0,
+                 int count = -1) const {
     count = count < 0 ? tokens : count;
     const size_t size = size_t(count) * top_k * dim;
     Outcome outcome{poisoned(size), poisoned(size)};
@@ -67,9 +68,20 @@ struct ExpertsCase {
     if (adds) std::copy_n(addend.data() + size_t(first) * width, y.size(), y.data());  // in place
     SerialQueue queue;
     const size_t inputs = size_t(first) * top_k * dim;
-    kernel({gate.data() + inputs, up.data() + inputs, {ActivationKind::situ, 3, 2, 0}, ids.data() + first * top_k,
-            weights.data() + first * top_k, downs.data(), adds ? shared.data() + size_t(first) * width : nullptr,
-            adds ? y.data() : nullptr, y.data(), count, top_k, dim, width, route},
+    kernel({gate.data() + inputs,
+            up.data() + inputs,
+            {ActivationKind::situ, 3, 2, 0},
+            ids.data() + first * top_k,
+            weights.data() + first * top_k,
+            downs.data(),
+            adds ? shared.data() + size_t(first) * width : nullptr,
+            adds ? y.data() : nullptr,
+            y.data(),
+            count,
+            top_k,
+            dim,
+            width,
+            route},
            queue);
     return y;
   }
@@ -84,7 +96,8 @@ struct ExpertsCase {
 struct Shape {
   int tokens, experts, top_k, width, dim;
 };
-constexpr Shape kShapes[] = {{1, 1, 1, 32, 32}, {1, 9, 8, 256, 160}, {3, 6, 2, 96, 64}, {8, 12, 3, 544, 96}, {2, 4, 4, 2112, 1056}};
+constexpr Shape kShapes[] = {
+    {1, 1, 1, 32, 32}, {1, 9, 8, 256, 160}, {3, 6, 2, 96, 64}, {8, 12, 3, 544, 96}, {2, 4, 4, 2112, 1056}};
 
 }  // namespace
 

@@ -52,8 +52,8 @@ struct KdaDecodeCase {
     }
     SerialQueue queue;
     kernel({qkv.data(), conv_weight.data(), z.data(), b.data(), a_log.data(), dt_bias.data(), gate.data(),
-            norm.data(), convs.data(), states.data(), result.o.data(), int64_t(stride()), int(convs.size()), heads,
-            dim, width, lower_bound, 1e-5f},
+            norm.data(), convs.data(), states.data(), result.o.data(), int64_t(stride()), int(convs.size()),
+            heads, dim, width, lower_bound, 1e-5f},
            queue);
     return result;
   }
@@ -87,11 +87,19 @@ TEST_SUITE("kernels/kda_decode") {
     struct Shape {
       int sequences, heads, dim, width;
     };
-    for (const Shape s : {Shape{1, 1, 1, 1}, {1, 2, 128, 4}, {3, 3, 64, 4}, {2, 2, 31, 3}, {2, 1, 17, 8},
-                          {1, 2, 96, 2}, {2, 2, 100, 4}, {4, 1, 32, 4}, {1, 3, 20, 4}})
+    for (const Shape s : {Shape{1, 1, 1, 1},
+                          {1, 2, 128, 4},
+                          {3, 3, 64, 4},
+                          {2, 2, 31, 3},
+                          {2, 1, 17, 8},
+                          {1, 2, 96, 2},
+                          {2, 2, 100, 4},
+                          {4, 1, 32, 4},
+                          {1, 3, 20, 4}})
       for (const float bound : {0.f, -5.f})
         for (const auto& variant : implementations(&KernelTable::kda_decode)) {
-          INFO(variant.name, " ", s.sequences, " x ", s.heads, " x ", s.dim, ", width ", s.width, ", ", bound);
+          INFO(variant.name, " ", s.sequences, " x ", s.heads, " x ", s.dim, ", width ", s.width, ", ",
+               bound);
           const KdaDecodeCase c(s.sequences, s.heads, s.dim, s.width, bound);
           const auto actual = c.run(variant.run), expected = c.run(ref::kda_decode);
           CHECK(relative_error(actual.o, expected.o) < 1e-5);

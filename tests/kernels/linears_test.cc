@@ -32,7 +32,8 @@ struct LinearsCase {
   std::vector<Values> scales;
   Values norm, up;
 
-  LinearsCase(Before b, int r, std::vector<Size> s, uint64_t seed = 1) : before(b), rows(r), sizes(std::move(s)) {
+  LinearsCase(Before b, int r, std::vector<Size> s, uint64_t seed = 1)
+      : before(b), rows(r), sizes(std::move(s)) {
     Random random(seed);
     for (const Size& size : sizes) {
       const size_t matrix = size_t(size.in_dim) * size.out_dim;
@@ -60,7 +61,8 @@ struct LinearsCase {
     std::vector<Values> y;
   };
   // Rows [first, first + count).
-  Outcome run(void (*kernel)(const LinearsArgs&, Queue&), int first = 0, int count = -1, bool in_place = false) {
+  Outcome run(void (*kernel)(const LinearsArgs&, Queue&), int first = 0, int count = -1,
+              bool in_place = false) {
     count = count < 0 ? rows : count;
     Outcome outcome{poisoned(before == Before::norm ? size_t(count) * sizes[0].in_dim : 0), {}};
     LinearsArgs args = {};
@@ -107,8 +109,10 @@ const std::vector<LinearsCase>& cases() {
       {Before::nothing, 3, {{136, 33}, {264, 5, DType::bf16, true}, {24, 70}}},
       {Before::nothing, 8, {{1032, 18, DType::f32}, {40, 300, DType::f32, true}}},
       {Before::nothing, 2, {{144, 40, DType::f8_e4m3}, {272, 140, DType::f8_e4m3, true}}},
-      {Before::nothing, 2, {{144, 40, DType::f8_e4m3}, {136, 20}, {16, 9, DType::f32, true}}},  // of all types
-      {Before::nothing, 2, {{13, 20}, {17, 3, DType::bf16, true}}},                             // not aligned
+      {Before::nothing,
+       2,
+       {{144, 40, DType::f8_e4m3}, {136, 20}, {16, 9, DType::f32, true}}},  // of all types
+      {Before::nothing, 2, {{13, 20}, {17, 3, DType::bf16, true}}},         // not aligned
       {Before::norm, 1, {{2304, 50}, {2304, 17}, {2304, 130}}},
       {Before::norm, 5, {{520, 50}, {520, 17, DType::f32}, {520, 130, DType::bf16, true}}},
       {Before::norm, 2, {{21, 5}, {21, 7}}},
@@ -151,8 +155,9 @@ TEST_SUITE("kernels/linears") {
           const int dim = c.sizes[p].out_dim, stride = dim + LinearsCase::kApart;
           CHECK(relative_error(actual.y[p], expected.y[p]) < 1e-5);
           for (int r = 0; r < c.rows; ++r)
-            CHECK(same_bits(Values(&actual.y[p][size_t(r) * stride], &actual.y[p][size_t(r) * stride] + dim),
-                            Values(&in_place.y[p][size_t(r) * stride], &in_place.y[p][size_t(r) * stride] + dim)));
+            CHECK(same_bits(
+                Values(&actual.y[p][size_t(r) * stride], &actual.y[p][size_t(r) * stride] + dim),
+                Values(&in_place.y[p][size_t(r) * stride], &in_place.y[p][size_t(r) * stride] + dim)));
         }
       }
   }
@@ -183,7 +188,8 @@ TEST_SUITE("kernels/linears") {
       CHECK(same_bits(h, fused.h));
       for (int r = 0; r < 3; ++r) {
         v.table.add({&c.addends[0][size_t(r) * 41], &y[size_t(r) * 37], &sum[size_t(r) * 37], 37}, queue);
-        CHECK(same_bits(part(sum, r, 37), Values(&fused.y[0][size_t(r) * 41], &fused.y[0][size_t(r) * 41] + 37)));
+        CHECK(same_bits(part(sum, r, 37),
+                        Values(&fused.y[0][size_t(r) * 41], &fused.y[0][size_t(r) * 41] + 37)));
       }
     }
   }

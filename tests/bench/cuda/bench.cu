@@ -255,13 +255,25 @@ void experts(Bench& b, const char* name, int tokens, int top_k, int in_dim, int 
         *up = memory.floats(size_t(pairs) * out_dim), *weights = memory.floats(pairs),
         *shared = memory.floats(size_t(tokens) * in_dim), *y = memory.floats(size_t(tokens) * in_dim);
   const auto first = [&](int i) {
-    b.kernels.expert_up({x, expert_ids + i % sets * pairs, gates, ups, gate, up, in_dim, tokens, top_k, in_dim,
-                         out_dim, Route::fast},
+    b.kernels.expert_up({x, expert_ids + i % sets * pairs, gates, ups, gate, up, in_dim, tokens, top_k,
+                         in_dim, out_dim, Route::fast},
                         b.queue);
   };
   const auto second = [&](int i) {
-    b.kernels.expert_down({gate, up, {ActivationKind::swiglu}, expert_ids + i % sets * pairs, weights, downs,
-                           shared, y, y, tokens, top_k, out_dim, in_dim, Route::fast},
+    b.kernels.expert_down({gate,
+                           up,
+                           {ActivationKind::swiglu},
+                           expert_ids + i % sets * pairs,
+                           weights,
+                           downs,
+                           shared,
+                           y,
+                           y,
+                           tokens,
+                           top_k,
+                           out_dim,
+                           in_dim,
+                           Route::fast},
                           b.queue);
   };
   const std::string text = std::string("experts, ") + name;
@@ -285,10 +297,10 @@ void linears(Bench& b, const char* name, int rows, int in_dim, const std::vector
   for (int s = 0; s < sets; ++s) {
     args.num_products = 0;
     for (const int out_dim : out_dims)
-      args.products[args.num_products++] = {x,       memory.narrow(size_t(in_dim) * out_dim),
+      args.products[args.num_products++] = {x,           memory.narrow(size_t(in_dim) * out_dim),
                                             DType::bf16, memory.of<float>(size_t(rows) * out_dim),
-                                            in_dim,  out_dim,
-                                            in_dim,  out_dim};
+                                            in_dim,      out_dim,
+                                            in_dim,      out_dim};
     all.push_back(args);
   }
   const double s = b.seconds(sets * 2, [&](int i) { b.kernels.linears(all[size_t(i % sets)], b.queue); });
@@ -397,8 +409,8 @@ void kda_decode(Bench& b, const char* name, int sequences, int heads) {
                    memory.floats(sequences * channels), memory.floats(size_t(sequences) * heads),
                    memory.floats(heads), memory.floats(channels), memory.floats(sequences * channels),
                    memory.floats(dim), memory.copy(convs), memory.copy(states),
-                   memory.of<float>(sequences * channels), int64_t(3 * channels), sequences, heads, dim, width, 0.f,
-                   1e-5f});
+                   memory.of<float>(sequences * channels), int64_t(3 * channels), sequences, heads, dim,
+                   width, 0.f, 1e-5f});
   }
   const double s = b.seconds(sets, [&](int i) { b.kernels.kda_decode(all[size_t(i)], b.queue); });
   b.report(name, s, 2.0 * sequences * double(state) * 4, b.copy, kCopy);

@@ -49,10 +49,7 @@ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
 }
 
 inline void copy_async(void* shared, const void* global, bool exists) {
-  emulated::copy_later(shared, global, 16, exists ? 16 : 0);
-}
-inline void copy_word_async(void* shared, const void* global, int bytes) {
-  emulated::copy_later(shared, global, 4, bytes);
+  emulated::copy_later(shared, global, exists);
 }
 inline void commit_copies() { emulated::commit_copies(); }
 template <int kLeft>
