@@ -216,9 +216,83 @@ void mxfp4_decode(Bench& b, const char* name, int tokens, int experts, int top_k
   }
   const double s = b.seconds(sets * 2, [&](int i) {
     b.kernels.mxfp4_linear({x, groups[size_t(i % sets)], groups_each, nullptr, in_dim,
-                            int64_t(out_dim) * per_expert, rows, in_dim, out_dim, Route::fast},
+                            int64_t(out_dim) * per_expert, rows, in_dim, out_dim, Route::fast, tokens},
                            b.queue);
   });
+  b.report(name, s, double(bytes), b.read, kRead);
+}
+
+// The experts of one token at a time, both halves of the block.
+void experts(Bench& b, const char* name, int tokens, int top_k, int in_dim, int out_dim) {
+  Memory memory;
+  const size_t matrix = size_t(in_dim) * out_dim, bytes = size_t(tokens) * top_k * matrix * 17 / 32;
+  const int sets = int(std::max<size_t>(2, (size_t{400} << 20) / (3 * bytes))), pairs = tokens * top_k;
+  std::vector<ExpertMatrix> matrices[3];
+  std::vector<int32_t> ids;
+  for (int e = 0; e < sets * pairs; ++e) {
+    ids.push_back(e);
+    for (auto& of : matrices) {
+      ExpertMatrix m;
+      m.data = memory.bytes(matrix / 2, 0, 255), m.scales = memory.bytes(matrix / 32, 118, 126);
+      of.push_back(m);
+    }
+  }
+  const ExpertMatrix *gates = memory.copy(matrices[0]), *ups = memory.copy(matrices[1]),
+                     *downs = memory.copy(matrices[2]);
+  const int32_t* expert_ids = memory.copy(ids);
+  float *x = memory.floats(size_t(tokens) * in_dim), *gate = memory.floats(size_t(pairs) * out_dim),
+        *up = memory.floats(size_t(pairs) * out_dim), *weights = memory.floats(pairs),
+        *shared = memory.floats(size_t(tokens) * in_dim), *y = memory.floats(size_t(tokens) * in_dim);
+  const auto first = [&](int i) {
+    b.kernels.expert_up({x, expert_ids + i % sets * pairs, gates, ups, gate, up, in_dim, tokens, top_k,
+                         in_dim, out_dim, Route::fast},
+                        b.queue);
+  };
+  const auto second = [&](int i) {
+    b.kernels.expert_down({gate,
+                           up,
+                           {ActivationKind::swiglu},
+                           expert_ids + i % sets * pairs,
+                           weights,
+                           downs,
+                           shared,
+                           y,
+                           y,
+                           tokens,
+                           top_k,
+                           out_dim,
+                           in_dim,
+                           Route::fast},
+                          b.queue);
+  };
+  const std::string text = std::string("experts, ") + name;
+  b.report((text + ", up").c_str(), b.seconds(sets * 2, first), 2.0 * double(bytes), b.read, kRead);
+  b.report((text + ", down").c_str(), b.seconds(sets * 2, second), double(bytes), b.read, kRead);
+  b.report((text + ", both").c_str(), b.seconds(sets * 2, [&](int i) { first(i), second(i); }),
+           3.0 * double(bytes), b.read, kRead);
+}
+
+// Products that share a normed input.
+void linears(Bench& b, const char* name, int rows, int in_dim, const std::vector<int>& out_dims) {
+  Memory memory;
+  size_t bytes = 0;
+  for (const int out_dim : out_dims) bytes += size_t(in_dim) * out_dim * 2;
+  const int sets = int(std::max<size_t>(2, (size_t{400} << 20) / bytes));
+  LinearsArgs args = {};
+  args.rows = rows;
+  args.norm = memory.floats(in_dim), args.h = memory.of<float>(size_t(rows) * in_dim), args.eps = 1e-5f;
+  const float* x = memory.floats(size_t(rows) * in_dim);
+  std::vector<LinearsArgs> all;
+  for (int s = 0; s < sets; ++s) {
+    args.num_products = 0;
+    for (const int out_dim : out_dims)
+      args.products[args.num_products++] = {x,           memory.narrow(size_t(in_dim) * out_dim),
+                                            DType::bf16, memory.of<float>(size_t(rows) * out_dim),
+                                            in_dim,      out_dim,
+                                            in_dim,      out_dim};
+    all.push_back(args);
+  }
+  const double s = b.seconds(sets * 2, [&](int i) { b.kernels.linears(all[size_t(i % sets)], b.queue); });
   b.report(name, s, double(bytes), b.read, kRead);
 }
 
@@ -463,6 +537,33 @@ void vision_attention(Bench& b, const char* name, int patches, int heads, int di
   b.report_rate(name, s, 4.0 * double(patches) * patches * heads * dim, b.bf16_rate, "cuBLASLt bf16");
 }
 
+// The step with what stands around it.
+void kda_decode(Bench& b, const char* name, int sequences, int heads) {
+  Memory memory;
+  const int dim = 128, width = 4;
+  const size_t state = size_t(heads) * dim * dim, channels = size_t(heads) * dim;
+  const int sets = int(std::max<size_t>(2, (size_t{400} << 20) / (2 * sequences * state * 4)));
+  std::vector<KdaDecodeArgs> all;
+  for (int s = 0; s < sets; ++s) {
+    std::vector<KdaSequence> states;
+    std::vector<ShortConvSequence> convs;
+    float *from = memory.floats(sequences * state), *to = memory.of<float>(sequences * state),
+          *conv = memory.floats(2 * sequences * 9 * channels);
+    for (int i = 0; i < sequences; ++i) {
+      states.push_back({i, 1, from + i * state, to + i * state});
+      convs.push_back({i, 1, conv + i * 18 * channels, conv + (i * 18 + 9) * channels});
+    }
+    all.push_back({memory.floats(sequences * 3 * channels), memory.floats(3 * channels * width),
+                   memory.floats(sequences * channels), memory.floats(size_t(sequences) * heads),
+                   memory.floats(heads), memory.floats(channels), memory.floats(sequences * channels),
+                   memory.floats(dim), memory.copy(convs), memory.copy(states),
+                   memory.of<float>(sequences * channels), int64_t(3 * channels), sequences, heads, dim,
+                   width, 0.f, 1e-5f});
+  }
+  const double s = b.seconds(sets, [&](int i) { b.kernels.kda_decode(all[size_t(i)], b.queue); });
+  b.report(name, s, 2.0 * sequences * double(state) * 4, b.copy, kCopy);
+}
+
 // Sequences of `context` positions in pages of their own.
 PagedRows paged(Memory& memory, int sequences, int context, int dim, CacheFormat format) {
   const int pages = (context + kPageSize - 1) / kPageSize;
@@ -646,7 +747,17 @@ int main(int argc, char** argv) {
     mxfp4_decode(b, "mxfp4 w13, gpt-oss-20b, 1 token, 4 experts", 1, 32, 4, 2880, 5760, 1);
     mxfp4_decode(b, "mxfp4 w13, kimi-linear, 1 token, 8 experts", 1, 256, 8, 2304, 1024, 2);
   }
+  if (wanted("experts")) {
+    experts(b, "V3.2, 1 token", 1, 8, 7168, 2048);
+    experts(b, "V3.2, 4 tokens", 4, 8, 7168, 2048);
+    experts(b, "kimi-linear, 1 token", 1, 8, 2304, 1024);
+  }
   if (wanted("linear")) {
+    linears(b, "norm and linears, 1 row, 2304 -> 12576", 1, 2304, {4096, 4096, 4096, 128, 128, 32});
+    linears(b, "norm and linears, 1 row, 2304 -> 2304", 1, 2304, {256, 1024, 1024});
+    linears(b, "norm and linears, 8 rows, 2304 -> 12576", 8, 2304, {4096, 4096, 4096, 128, 128, 32});
+    linear_decode(b, "linear bf16, 1 row, 4096 -> 2304", DType::bf16, 1, 4096, 2304);
+    linear_decode(b, "linear bf16, 1 row, 2304 -> 163840", DType::bf16, 1, 2304, 163840);
     for (const DType type : {DType::bf16, DType::f8_e4m3}) {
       const std::string format = type == DType::bf16 ? "bf16" : "FP8";
       linear_decode(b, ("linear " + format + ", 1 row, 7168 -> 16384").c_str(), type, 1, 7168, 16384);
@@ -668,6 +779,9 @@ int main(int argc, char** argv) {
     kda(b, "kda step, 32 heads, batch 1", 1, 1, 32);
     kda(b, "kda step, 32 heads, batch 32", 32, 1, 32);
     kda(b, "kda step, 96 heads, batch 32", 32, 1, 96);
+    kda_decode(b, "kda decode, 32 heads, batch 1", 1, 32);
+    kda_decode(b, "kda decode, 32 heads, batch 32", 32, 32);
+    kda_decode(b, "kda decode, 96 heads, batch 32", 32, 96);
     kda(b, "kda chunk, 32 heads, 4096 tokens", 1, 4096, 32);
     kda(b, "kda chunk, 32 heads, 8192 tokens", 1, 8192, 32);
     kda(b, "kda chunk, 32 heads, 8192 tokens, exact", 1, 8192, 32, Route::exact);
