@@ -16,9 +16,9 @@ struct GroupSource {
   float scale;
 
   __device__ float query(int i, int d) const { return a.q[(t * a.heads + head + i) * a.dim + d]; }
-  __device__ const float* key(int p) const { return a.k.row(sequence, first + p) + int64_t(kv_head) * a.dim; }
-  __device__ const float* value(int p) const {
-    return a.v.row(sequence, first + p) + int64_t(kv_head) * a.dim;
+  __device__ CacheRow key(int p) const { return a.k.row(sequence, first + p).from(int64_t(kv_head) * a.dim); }
+  __device__ CacheRow value(int p) const {
+    return a.v.row(sequence, first + p).from(int64_t(kv_head) * a.dim);
   }
   __device__ float sink(int i) const { return a.sinks ? a.sinks[head + i] : -INFINITY; }
   __device__ void store(int i, int d, float y) const { a.o[(t * a.heads + head + i) * a.dim + d] = y; }

@@ -24,7 +24,7 @@ struct GqaAttentionArgs {
   const float* q;                    // [tokens, heads, dim]  dense
   const int32_t* sequence_of;        // [tokens]
   const int32_t* visible;            // [tokens]
-  PagedRows k, v;                    // rows of [kv_heads, dim]
+  PagedRows k, v;                    // rows of [kv_heads, dim], of the same format
   const float* sinks;                // [heads]; null: none
   float* o;                          // [tokens, heads, dim]  output, dense
   int tokens, heads, kv_heads, dim;  // heads is a multiple of kv_heads

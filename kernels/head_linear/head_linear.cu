@@ -1,8 +1,9 @@
-// kernels/head_linear/head_linear.cu: one block for 16 outputs of a head, on the tensor cores; see common/products.cuh.
-// Many tokens on the fast route: kernels that round to scratch memory, and one product of cuBLASLt for all heads.
+// kernels/head_linear/head_linear.cu: 16 outputs of a head at a time, on the tensor cores; see common/products.cuh and
+// common/few_rows.cuh. Many tokens on the fast route: kernels that round to scratch memory, and one product of cuBLASLt
+// for all heads.
 #include <algorithm>
 
-#include "kernels/common/products.cuh"
+#include "kernels/common/few_rows.cuh"
 #include "kernels/common/rounded.cuh"
 #include "kernels/head_linear/head_linear.h"
 
@@ -21,6 +22,43 @@ __global__ void __launch_bounds__(kProductWarps* kWarp)
   product_rows<1, kTilesN, 3>(w, a.x + h * a.x_head_stride, a.x_token_stride, a.y + h * a.y_head_stride,
                               a.y_token_stride, a.tokens, a.in_dim, a.out_dim, int(blockIdx.y),
                               int(gridDim.y));
+}
+
+// Grid (rounds of a head, heads). Reads the weights once.
+template <class Weights>
+__global__ void __launch_bounds__(kProductWarps* kWarp, 2)
+    head_linear_few_rows_kernel(const __grid_constant__ HeadLinearArgs a, Weights w) {
+  start_next_kernel();
+  const int h = blockIdx.y;
+  w.data += h * a.weight_head_stride;
+  const auto locate = [&](int i) { return FewRowsTile<Weights>{w, 16 * i, a.out_dim, 0}; };
+  FewRows<Weights, 3, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, a.tokens, team_size(a.in_dim),
+                                                (a.out_dim + 15) / 16, int(blockIdx.x), int(gridDim.x), locate);
+  product.start();
+  wait_for_kernel_before();
+  for (int t = 0; t < a.tokens; ++t) {
+    const float* x = a.x + t * a.x_token_stride + h * a.x_head_stride;
+    keep_row<Weights, 3>(product.kept(t), a.in_dim,
+                         [&](int k, float(&value)[8]) { read_octet(x, k, value); });
+  }
+  __syncthreads();
+  product.run([&](const auto&, int, int t, int o, float sum) {
+    a.y[t * a.y_token_stride + h * a.y_head_stride + o] = sum;
+  });
+}
+
+// Whether it was done.
+template <class Weights>
+bool few_rows(const HeadLinearArgs& a, const Weights& w, Queue& queue) {
+  const size_t shared = few_rows_bytes<Weights, 3>(a.tokens, a.tokens, a.in_dim);
+  if (a.tokens > kFewRows || a.in_dim % 8 != 0 || a.weight_head_stride % 8 != 0 ||
+      !w.aligned(Weights::kTransposed ? a.out_dim : a.in_dim) ||
+      shared > static_cast<CudaQueue&>(queue).device().shared_bytes_max)
+    return false;
+  const int64_t rounds = ceil_div(ceil_div(a.out_dim, 16), kProductWarps / team_size(a.in_dim));
+  launch(queue, dim3(unsigned(rounds), unsigned(a.heads)), kProductWarps * kWarp, shared,
+         head_linear_few_rows_kernel<Weights>, a, w);
+  return true;
 }
 
 template <class W, class Weights>
@@ -81,6 +119,12 @@ int rounded_product(const HeadLinearArgs& a, CudaQueue& queue) {
 }  // namespace
 
 void cuda::head_linear(const HeadLinearArgs& a, Queue& queue) {
+  if (a.weight_type == DType::bf16) {
+    const auto* data = static_cast<const bf16*>(a.weight);
+    if (a.transposed ? few_rows(a, TransposedBf16Weights{{data, a.out_dim, true}}, queue)
+                     : few_rows(a, Bf16Weights{data, a.in_dim}, queue))
+      return;
+  }
   HeadLinearArgs rest = a;
   const int done = rounded_product(a, static_cast<CudaQueue&>(queue));
   rest.x += done * a.x_token_stride, rest.y += done * a.y_token_stride, rest.tokens -= done;

@@ -1,15 +1,15 @@
-// kernels/linear/linear.cu: one block for 16 outputs, on the tensor cores; see common/products.cuh. Many rows on the fast
-// route: a kernel that rounds them to scratch memory, and a product of cuBLASLt.
+// kernels/linear/linear.cu: 16 outputs at a time, on the tensor cores; see common/products.cuh and common/few_rows.cuh.
+// Many rows on the fast route: a kernel that rounds them to scratch memory, and a product of cuBLASLt.
 #include <algorithm>
 
-#include "kernels/common/products.cuh"
+#include "kernels/common/few_rows.cuh"
 #include "kernels/common/rounded.cuh"
 #include "kernels/linear/linear.h"
 
 namespace dsa {
 namespace {
 
-constexpr int kTilesOfMany = 4, kStages = 3;  // tiles of 8 rows in a block; stretches of weights on their way
+constexpr int kTilesOfMany = 4;  // tiles of 8 rows in a block
 
 // Grid (ceil(out_dim / 16), ceil(rows / (8 * kTilesN))).
 // Reads the weights once per 8 * kTilesN rows, x once per block.
@@ -21,25 +21,36 @@ __global__ void __launch_bounds__(kProductWarps* kWarp)
                               int(blockIdx.y), int(gridDim.y));
 }
 
-// Grid (ceil(out_dim / 16)). Reads the weights once.
+// Grid: two blocks a multiprocessor, or as many as there are tiles. Reads the weights once.
 template <class Weights>
-__global__ void __launch_bounds__(kProductWarps* kWarp)
+__global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     linear_few_rows_kernel(const __grid_constant__ LinearArgs a, const __grid_constant__ Weights w) {
-  uint4* shared = dynamic_shared<uint4>();
-  begin_kernel();
-  few_rows<1, kStages, 3>(w, a.x, a.x_stride, a.y, a.y_stride, a.rows, a.in_dim, a.out_dim, shared);
+  start_next_kernel();
+  const auto locate = [&](int i) { return FewRowsTile<Weights>{w, 16 * i, a.out_dim, 0}; };
+  FewRows<Weights, 3, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, a.rows,
+                                                team_size(a.in_dim), (a.out_dim + 15) / 16, int(blockIdx.x),
+                                                int(gridDim.x), locate);
+  product.start();
+  wait_for_kernel_before();
+  for (int r = 0; r < a.rows; ++r)
+    keep_row<Weights, 3>(product.kept(r), a.in_dim,
+                         [&](int k, float(&value)[8]) { read_octet(a.x + r * a.x_stride, k, value); });
+  __syncthreads();
+  product.run([&](const auto&, int, int r, int o, float sum) { a.y[r * a.y_stride + o] = sum; });
 }
 
 template <class Weights>
 void product(const LinearArgs& a, const Weights& w, Queue& queue) {
-  const unsigned blocks = unsigned(ceil_div(a.out_dim, 16));
+  const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
   const bool few = a.rows <= kFewRows;
-  if constexpr (Weights::kPieces == 1) {
-    const size_t shared = few_rows_shared_bytes<1, kStages, 3, Weights>(a.rows, a.in_dim);
-    if (few && w.aligned(a.in_dim) && shared <= static_cast<CudaQueue&>(queue).device().shared_bytes_max)
-      return launch(queue, blocks, kProductWarps * kWarp, shared, linear_few_rows_kernel<Weights>, a, w);
+  const size_t shared = few_rows_bytes<Weights, 3>(a.rows, a.rows, a.in_dim);
+  if (few && a.in_dim % 8 == 0 && w.aligned(a.in_dim) && shared <= device.shared_bytes_max) {
+    const int64_t rounds = ceil_div(ceil_div(a.out_dim, 16), kProductWarps / team_size(a.in_dim));
+    return launch(queue, unsigned(std::min<int64_t>(rounds, 2 * device.multiprocessors)),
+                  kProductWarps * kWarp, shared, linear_few_rows_kernel<Weights>, a, w);
   }
-  const dim3 grid(blocks, unsigned(ceil_div(a.rows, few ? kFewRows : 8 * kTilesOfMany)));
+  const dim3 grid(unsigned(ceil_div(a.out_dim, 16)),
+                  unsigned(ceil_div(a.rows, few ? kFewRows : 8 * kTilesOfMany)));
   launch(queue, grid, kProductWarps * kWarp, 0,
          few ? linear_kernel<1, Weights> : linear_kernel<kTilesOfMany, Weights>, a, w);
 }

@@ -179,16 +179,19 @@ const char* part_name(WeightPart part) {
   return "";
 }
 
-WeightSurvey::WeightSurvey(const ModelConfig& config, const TensorListing& listing)
+WeightSurvey::WeightSurvey(const ModelConfig& config, const TensorListing& listing,
+                           const OnTensorRequest& on_request)
     : config_(&config),
       listing_(&listing),
+      on_request_(&on_request),
       from_config_alone_(listing.is_empty()),
       experts_(uint64_t(config.moe.experts)),
       experts_per_token_(uint64_t(config.moe.top_k)),
       layers_(config.layers.size()) {}
 
-Result<WeightSurvey> WeightSurvey::of(const ModelConfig& config, const TensorListing& listing) {
-  WeightSurvey survey(config, listing);
+Result<WeightSurvey> WeightSurvey::of(const ModelConfig& config, const TensorListing& listing,
+                                      const OnTensorRequest& on_request) {
+  WeightSurvey survey(config, listing, on_request);
   const Family* family = find_family(config.architecture);
   DSA_ASSERT(family != nullptr);
   DecoderWeights nothing;
@@ -251,6 +254,7 @@ Result<const StoredTensor*> WeightSurvey::note(const std::string& name, const st
   if (bytes_ > kBytesMax)
     return error(Code::limit, "the tensors up to '", name, "' take ", bytes_, " bytes, expected at most ",
                  kBytesMax);
+  if (*on_request_) (*on_request_)({name, shape, use, part, dtype, times_});
   pattern.expected += times_;
   expected_ += times_;
   if (!listing_->is_empty()) {

@@ -64,6 +64,22 @@ struct GqaCase {
 }  // namespace
 
 TEST_SUITE("kernels/gqa_attention") {
+  TEST_CASE("keys and values kept as bf16 are taken as they are") {
+    for (const auto& variant : implementations(&KernelTable::gqa_attention)) {
+      INFO(variant.name);
+      Random random(4);
+      GqaCase c(random, {{130, 70}, 5, 6, 2, 20, 90});
+      const NarrowPages k(c.k), v(c.v);
+      const Values want = c.run(ref::gqa_attention, true);
+      Values o = poisoned(want.size());
+      GqaAttentionArgs args = c.args(o, true);
+      args.k = k.rows(), args.v = v.rows();
+      BackwardQueue queue;
+      variant.run(args, queue);
+      CHECK(relative_error(o, want) < 3e-6);
+    }
+  }
+
   TEST_CASE("every implementation gives the value worked out by hand") {
     for (const auto& variant : implementations(&KernelTable::gqa_attention)) {
       INFO(variant.name);
