@@ -20,8 +20,8 @@ struct CublasProduct {
   float* y;                    // [rows, out_dim]  output
   int64_t x_stride, y_stride;  // elements from row to row
   int rows, in_dim, out_dim;
-  const float* x_scales = nullptr;       // [ceil(in_dim / 128), rows]  of fp8; rows a multiple of 4
-  const float* weight_scales = nullptr;  // [ceil(out_dim / 128), ceil(in_dim / 128), to a multiple of 4]
+  const float* x_scales = nullptr;       // [in_dim / 128, rows]  of fp8; rows a multiple of 4
+  const float* weight_scales = nullptr;  // [ceil(out_dim / 128), in_dim / 128]; in_dim a multiple of 512
   bool transposed = false;
   int batch = 1;
   int64_t x_batch_stride = 0, weight_batch_stride = 0, y_batch_stride = 0;  // elements from matrix to matrix

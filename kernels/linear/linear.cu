@@ -78,27 +78,24 @@ void round_rows_to_fp8(const LinearArgs& a, uint32_t* codes, float* scales, Queu
   });
 }
 
-constexpr int64_t kScaleRow = 4;  // of scales of weights and of rows, in floats
+constexpr int64_t kScaleRow = 4;  // rows come in fours where they have scales
 
 // The rows of `a` that cuBLASLt multiplies, from the first on; the others are left to own_product().
 int rounded_product(const LinearArgs& a, CudaQueue& queue) {
   const bool fp8 = a.weight_type == DType::f8_e4m3;
   if (a.route == Route::exact || a.weight_type == DType::f32 || a.rows < kLinearManyRows || !queue.cublas())
     return 0;
-  if (fp8 && queue.device().capability != 90) return 0;  // where tiles have scales
-  if (a.in_dim % (fp8 ? kFp8Block : 8) != 0 || (fp8 && a.out_dim % 16 != 0) || a.x_stride % 4 != 0 ||
-      uint64_t(a.x) % 16 != 0 || uint64_t(a.weight) % 16 != 0)
+  if (a.in_dim % 8 != 0 || a.x_stride % 4 != 0 || uint64_t(a.x) % 16 != 0 || uint64_t(a.weight) % 16 != 0)
+    return 0;
+  // FP8 where the tensor cores know tiles with scales, and in shapes whose products have been found right.
+  if (fp8 && (queue.device().capability != 90 || a.in_dim % kLinearBlock != 0 || a.out_dim % 16 != 0 ||
+              a.y_stride % 4 != 0 || uint64_t(a.y) % 16 != 0))
     return 0;
 
   Scratch scratch(queue);
   const size_t workspace_bytes = cublas_workspace_bytes(queue);
   void* workspace = scratch.take<char>(int64_t(workspace_bytes));
-  const int64_t tiles_in = a.in_dim / kFp8Block, tiles_out = ceil_div(a.out_dim, kFp8Block);
-  const float* weight_scales = a.weight_scales;
-  const int64_t padded = round_up(tiles_in, kScaleRow);
-  float* padded_scales = nullptr;
-  if (fp8 && padded != tiles_in) weight_scales = padded_scales = scratch.take<float>(tiles_out * padded);
-
+  const int64_t tiles_in = a.in_dim / kFp8Block;
   const int64_t row_bytes = fp8 ? a.in_dim + tiles_in * int64_t(sizeof(float)) : a.in_dim * 2;
   const int64_t at_once = (scratch.left() - 1024) / row_bytes / kScaleRow * kScaleRow;
   const int64_t all = fp8 ? a.rows / kScaleRow * kScaleRow : a.rows;
@@ -121,12 +118,8 @@ int rounded_product(const LinearArgs& a, CudaQueue& queue) {
                                 a.in_dim,
                                 a.out_dim,
                                 x_scales,
-                                weight_scales};
+                                a.weight_scales};
     if (!queue.cublas_plans().find(product, workspace_bytes)) break;
-    if (done == 0 && padded_scales)
-      each(queue, tiles_out * padded, [=, from = a.weight_scales] __device__(int64_t i) {
-        padded_scales[i] = i % padded < tiles_in ? from[i / padded * tiles_in + i % padded] : 0.f;
-      });
     if (fp8)
       round_rows_to_fp8(part, static_cast<uint32_t*>(x), x_scales, queue);
     else

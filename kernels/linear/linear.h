@@ -13,9 +13,10 @@
 //        kLinearScaleMin and a run with e below -115 count as zero; one that holds NaN or infinity gives NaN. Other
 //        weights have one route, the exact one.
 // fast, on GPUs   With kLinearManyRows rows and more, activations are rounded to nearest, ties to even: to bf16 for bf16
-//        weights, where in_dim is a multiple of 8; to E4M3 for FP8 weights, where in_dim is a multiple of kFp8Block, out_dim of 16 and
-//        the GPU multiplies FP8 tile by tile, in units of max(max|x| / 448, kLinearFp8ScaleMin) over each kFp8Block
-//        columns. All else is exact, and so are up to three rows at the end with FP8 weights.
+//        weights, where in_dim is a multiple of 8; to E4M3 for FP8 weights, where in_dim is a multiple of kLinearBlock,
+//        out_dim of 16, y_stride of 4, and the GPU multiplies FP8 tile by tile, in units of max(max|x| / 448,
+//        kLinearFp8ScaleMin) over each kFp8Block columns. All else is exact, and so are up to three rows at the end with
+//        FP8 weights.
 // The order of a sum depends on in_dim alone, never on the number of rows: a row computed alone equals the same row in
 // a batch, bit for bit. Only where GPUs round does it depend on the whole shape.
 #pragma once

@@ -67,9 +67,9 @@ struct LinearCase {
 
   // Whether GPUs round the activations.
   bool many_rows() const {
-    return type != DType::f32 && shape.rows >= kLinearManyRows && x_stride() % 4 == 0 &&
-           shape.in_dim % (type == DType::bf16 ? 8 : kFp8Block) == 0 &&
-           (type == DType::bf16 || shape.out_dim % 16 == 0);
+    if (type == DType::f32 || shape.rows < kLinearManyRows || x_stride() % 4 != 0) return false;
+    if (type == DType::bf16) return shape.in_dim % 8 == 0;
+    return shape.in_dim % kLinearBlock == 0 && shape.out_dim % 16 == 0 && y_stride() % 4 == 0;
   }
   // With the activations as GPUs round them.
   LinearCase rounded() const {
@@ -161,8 +161,9 @@ TEST_SUITE("kernels/linear") {
     for (const Shape shape : {Shape{64, 128, 48},
                               {9, 136, 20},
                               {97, 640, 257, 4, 3},
-                              {97, 640, 272, 4, 3},
-                              {12, 256, 32},
+                              {97, 640, 272, 4, 4},
+                              {99, 1024, 400, 4, 4},
+                              {12, 512, 32},
                               {130, 512, 16, 0, 4},
                               {128, 132, 8},
                               {67, 384, 33, 1, 0},
@@ -188,8 +189,8 @@ TEST_SUITE("kernels/linear") {
       for (const DType type : {DType::bf16, DType::f8_e4m3})
         for (const float value : {std::nanf(""), INFINITY, -INFINITY}) {
           INFO(variant.name, " ", dtype_name(type), " ", value);
-          LinearCase c({80, 256, 16}, type);
-          c.x[size_t(33) * 256 + 130] = value;
+          LinearCase c({80, 512, 16}, type);
+          c.x[size_t(33) * 512 + 130] = value;
           const Values y = c.run(variant.run, Route::fast);
           for (int r = 0; r < 80; ++r)
             for (int o = 0; o < 16; ++o) REQUIRE(std::isfinite(y[size_t(r) * 16 + o]) == (r != 33));
