@@ -70,11 +70,20 @@ __device__ Rows<kPieces> rows_of(const float (&left)[4], const float (&right)[4]
     for (int j = 0; j < 4; ++j) rows.piece[i][j] = pairs[j][i];
   return rows;
 }
+template <int kN>
+__device__ void add(float (&sum)[kN][4], const float (&small)[kN][4]) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[n][i] += small[n][i];
+}
 // sum[n] += rows * columns[n]: the products of the first pieces in `sum`, the others in `small`. Sums take turns, so that
-// none waits for its last product.
+// none waits for its last product. Tensor cores cut sums off rather than round them: three pieces are added outside.
 template <int kPieces, int kN>
 __device__ void multiply(float (&sum)[kN][4], float (&small)[kN][4], const Rows<kPieces>& rows,
                          const Fragment<kPieces> (&columns)[kN]) {
+  float fresh[kN][4] = {};
+  auto& first = kPieces == 3 ? fresh : sum;
 #pragma unroll
   for (int i = 0; i < kPieces; ++i)
 #pragma unroll
@@ -82,15 +91,9 @@ __device__ void multiply(float (&sum)[kN][4], float (&small)[kN][4], const Rows<
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
         const uint32_t column[2] = {columns[n].piece[j].x, columns[n].piece[j].y};
-        mma(i + j == 0 ? sum[n] : small[n], rows.piece[i], column);
+        mma(i + j == 0 ? first[n] : small[n], rows.piece[i], column);
       }
-}
-template <int kN>
-__device__ void add(float (&sum)[kN][4], const float (&small)[kN][4]) {
-#pragma unroll
-  for (int n = 0; n < kN; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum[n][i] += small[n][i];
+  if (kPieces == 3) add(sum, fresh);
 }
 
 // Where the fragment of a lane lies in its tile, so that neither those who write nor those who read share a bank. A
