@@ -271,15 +271,15 @@ template <int R>
 // One run of kOutBlock outputs of R rows, of which the first `outs` are stored. kFlush columns of x stay in L1 while the
 // weights pass over them.
 template <int R>
-void many_int16_tile(const Int16Rows& x, int64_t row, int begin, int depth, const IntegerWeights& w, int outs, float* y,
-                     int64_t y_stride) {
+void many_int16_tile(const Int16Rows& x, int64_t row, int begin, int depth, const IntegerWeights& w, int outs,
+                     float* y, int64_t y_stride) {
   alignas(64) float kept[kOutBlock / kOutTile][R][kOutTile][kLanes];
   memset(kept, 0, sizeof(kept[0]) * size_t((outs + kOutTile - 1) / kOutTile));
   for (int i = 0; i < depth; i += kFlush) {
     const int count = depth - i < kFlush ? depth - i : kFlush;
     for (int o = 0; o < outs; o += kOutTile)
-      integer_tile<R>(x.values + row * x.stride + begin + i, x.stride, w.values + o * depth + kOutTile * i, count,
-                      x.scales + row * x.blocks + (begin + i) / kLinearBlock, x.blocks, w.scales + o,
+      integer_tile<R>(x.values + row * x.stride + begin + i, x.stride, w.values + o * depth + kOutTile * i,
+                      count, x.scales + row * x.blocks + (begin + i) / kLinearBlock, x.blocks, w.scales + o,
                       kept[o / kOutTile]);
   }
   for (int o = 0; o < outs; o += kOutTile)

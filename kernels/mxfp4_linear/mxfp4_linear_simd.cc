@@ -340,8 +340,8 @@ static void few_rows_tile(const RoundedRows& x, int64_t row, const uint8_t* cons
 }
 
 template <int R>
-static void few_rows_fast(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, const RoundedRows& x, int o_begin,
-                          int o_end, int r) {
+static void few_rows_fast(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, const RoundedRows& x,
+                          int o_begin, int o_end, int r) {
   for (int o = o_begin; o < o_end; o += 4) {
     const uint8_t *w[4], *s[4];
     for (int j = 0; j < 4; ++j) {
@@ -475,8 +475,8 @@ static inline void block_tile(const Unpacked& u, int v, int k, const uint8_t* co
         return dot_pairs16(broadcast_quad(quads + 4 * j),
                            hn::Xor(w[j], broadcast_quad(quads + 2 * kPart + 4 * j)));
       };
-      sums[r][0] = widen_add(sums[r][0], hn::Add(hn::Add(products(0), products(1)),
-                                                 hn::Add(products(2), products(3))));
+      sums[r][0] = widen_add(sums[r][0],
+                             hn::Add(hn::Add(products(0), products(1)), hn::Add(products(2), products(3))));
     }
   }
 #endif
@@ -487,9 +487,9 @@ using Chains = float[kChains][kOutBlock];  // of one row
 // Adds a run of blocks to the chains of R rows; `x`, `corrections` and `halves` point to its begin in the first row.
 // Not inlined: among the loops around it compilers run out of registers.
 template <int R>
-[[gnu::noinline]] static void run_tile(const Unpacked& u, int v, int blocks, const uint8_t* x, int64_t x_stride,
-                                       const int32_t* corrections, const float* halves, int64_t scale_stride,
-                                       Chains* kept) {
+[[gnu::noinline]] static void run_tile(const Unpacked& u, int v, int blocks, const uint8_t* x,
+                                       int64_t x_stride, const int32_t* corrections, const float* halves,
+                                       int64_t scale_stride, Chains* kept) {
   constexpr int V = kFastVectors;
   for (int c = 0; c < kChains && c < blocks; ++c) {
     Vec chain[R][V];
