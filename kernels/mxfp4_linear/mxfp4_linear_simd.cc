@@ -185,8 +185,7 @@ struct RoundedRows {
 // dot_pair adds to each lane the four products of u8 activations and s8 weights in `even` and those in `odd`.
 #if defined(__AVX512VNNI__)
 static inline VecI32 dot_quad(VecI32 sum, VecU8 x, VecU8 w) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));  // see int16_rows.h
-  return sum;
+  return VecI32{_mm512_dpbusd_epi32(sum.raw, x.raw, w.raw)};
 }
 static inline VecI32 dot_pair(VecI32 sum, VecU8 even_x, VecU8 odd_x, VecU8 even_w, VecU8 odd_w) {
   return dot_quad(dot_quad(sum, even_x, even_w), odd_x, odd_w);
