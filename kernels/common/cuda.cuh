@@ -33,7 +33,7 @@ void launch(Queue& queue, dim3 grid, dim3 block, size_t shared, void (*kernel)(P
   cudaLaunchConfig_t config = {};
   config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared;
   config.stream = cuda_queue.stream();
-  config.attrs = &overlap, config.numAttrs = cuda_queue.device().capability >= 90 ? 1 : 0;
+  config.attrs = &overlap, config.numAttrs = cuda_queue.take_overlap() ? 1 : 0;
   cuda_queue.note(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 
@@ -96,6 +96,26 @@ __device__ inline float block_sum(float x) {
   if (lane == 0) sums[warp] = x;
   __syncthreads();
   return warp_sum(lane < warps ? sums[lane] : 0.f);
+}
+
+// Of the threads of a block for which `taken` holds: those before this one, and all of them. All must call it.
+struct BlockCount {
+  int before, total;
+};
+template <int kThreads>
+__device__ BlockCount block_count(bool taken) {
+  __shared__ int counts[kThreads / kWarp];
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const unsigned lanes = __ballot_sync(kAllLanes, taken);
+  __syncthreads();  // those of the call before have been read
+  if (lane == 0) counts[warp] = __popc(lanes);
+  __syncthreads();
+  BlockCount count = {__popc(lanes & ((1u << lane) - 1)), 0};
+  for (int i = 0; i < kThreads / kWarp; ++i) {
+    count.before += i < warp ? counts[i] : 0;
+    count.total += counts[i];
+  }
+  return count;
 }
 
 __device__ inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }

@@ -50,6 +50,7 @@ struct Mxfp4LinearArgs {
   int64_t x_stride, y_stride;  // floats from row to row
   int rows, in_dim, out_dim;
   Route route;
+  int rows_max = 0;  // no group has more rows; 0: unknown
 };
 // Room for the rounded activations of `rows` rows: for each block their magnitudes, masks of their signs, their scale
 // and a sum; up to three blocks and a line of 64 bytes more than a row has.

@@ -36,6 +36,11 @@ std::vector<OperatorCover> cover_operators(const ModelConfig& config, const Weig
   return all;
 }
 
+// More than any machine has: products end there rather than wrap around.
+constexpr uint64_t kEndless = uint64_t(1) << 60;
+
+uint64_t times(uint64_t a, uint64_t b) { return b > 0 && a > kEndless / b ? kEndless : a * b; }
+
 // "1,560,860,324,864"
 std::string grouped(uint64_t value) {
   std::string text = std::to_string(value);
@@ -113,7 +118,7 @@ Json tensors_json(const WeightSurvey& weights) {
 }
 
 // What happens to the values of each kind of tensor, and of what a session keeps.
-Json precision_json(const ModelConfig& c, const WeightSurvey& weights, Products products) {
+Json precision_json(const ModelConfig& c, const WeightSurvey& weights, const Placement& placement) {
   std::map<std::tuple<WeightPart, std::string, std::string, std::string>, uint64_t> rows;
   const Route route = ModelOptions().route;
   for (const auto& [key, p] : weights.patterns()) {
@@ -123,7 +128,7 @@ Json precision_json(const ModelConfig& c, const WeightSurvey& weights, Products 
       continue;
     }
     if (p.use == TensorUse::mxfp4_scales || p.use == TensorUse::tile_scales) continue;
-    const PrecisionPath path = precision_of(p.part, p.use, key.second, route, products);
+    const PrecisionPath path = precision_of(p.part, p.use, key.second, route, placement.products);
     rows[{p.part, format, path.precision == Precision::exact ? "exact" : "rounded", path.how}] += p.expected;
   }
   Json list = Json::array();
@@ -133,17 +138,25 @@ Json precision_json(const ModelConfig& c, const WeightSurvey& weights, Products 
                     {"path", std::get<2>(row)},
                     {"how", std::get<3>(row)},
                     {"tensors", tensors}});
-  const StateLayout layout = state_layout_of(c);
-  const auto add_state = [&](const char* what, const char* path, const char* how) {
-    list.push_back({{"what", what}, {"format", "F32"}, {"path", path}, {"how", how}, {"tensors", 0}});
+  const StateLayout layout = state_layout_of(c, placement.cache_format);
+  const auto add_state = [&](const char* what, CacheFormat kept, const char* path, const char* how) {
+    const char* format = kept == CacheFormat::bf16 ? "BF16" : "F32";
+    list.push_back({{"what", what}, {"format", format}, {"path", path}, {"how", how}, {"tensors", 0}});
   };
-  if (layout.latent_layers > 0) add_state("latents", "exact", "kept as computed");
-  if (layout.kv_layers > 0) add_state("keys_and_values", "exact", "kept as computed");
-  if (layout.index_layers > 0 && c.indexer.fp8_keys)
-    add_state("index_keys", "rounded", "to E4M3 behind a Hadamard matrix, as the model defines them");
+  const auto add_cache = [&](const char* what) {
+    if (layout.format == CacheFormat::bf16)
+      add_state(what, layout.format, "rounded", "to bf16 when written");
+    else
+      add_state(what, layout.format, "exact", "kept as computed");
+  };
+  if (layout.latent_layers > 0) add_cache("latents");
+  if (layout.kv_layers > 0) add_cache("keys_and_values");
+  if (layout.index_layers > 0 && c.indexer.fp8_keys)  // bf16 holds them as they are
+    add_state("index_keys", layout.format, "rounded",
+              "to E4M3 behind a Hadamard matrix, as the model defines them");
   else if (layout.index_layers > 0)
-    add_state("index_keys", "exact", "kept as computed");
-  if (layout.kda_layers > 0) add_state("recurrent_state", "exact", "kept as computed");
+    add_cache("index_keys");
+  if (layout.kda_layers > 0) add_state("recurrent_state", CacheFormat::f32, "exact", "kept as computed");
   return list;
 }
 
@@ -184,6 +197,7 @@ EngineOptions Plan::engine_options() const {
   EngineOptions options;
   options.default_context = int(placement_.context);
   options.pool_sessions = int(placement_.sessions);
+  options.cache_format = placement_.cache_format;
   if (placement_.on_gpu()) {
     options.device = placement_.device;
     options.step_tokens = kGpuStepTokens;
@@ -237,7 +251,6 @@ Result<std::shared_ptr<const Plan>> Plan::make(const std::string& name,
   plan->machine_ = machine;
   DSA_ASSIGN(WeightSurvey weights, WeightSurvey::of(*plan->config_, listing));
   plan->weights_ = std::make_unique<const WeightSurvey>(std::move(weights));
-  plan->state_ = state_layout_of(*plan->config_);
   plan->step_bytes_ = step_memory_bytes(*plan->config_, ModelOptions());
   DSA_TRY(plan->place(request, listing));
   plan->operators_ = cover_operators(*plan->config_, *plan->weights_, machine.backends,
@@ -295,11 +308,14 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request, 
   ModelOptions options;
   options.max_step_tokens = kGpuStepTokens;
   options.fp8_rows = device.fp8_rows;
+  options.cache_format = request.cache_format.value_or(default_cache_format(true));
   DSA_ASSIGN(const ModelSize size, measure_model(*config_, headers, options));
   const int64_t most = config_->max_context;
   placement_ = Placement();
   Placement& p = placement_;
   p.device = device.id;
+  p.cache_format = options.cache_format;
+  state_ = state_layout_of(*config_, p.cache_format);
   p.sessions = request.sessions;
   p.products = size.fp8_workspace > 0 ? Products::gpu_fp8 : Products::gpu;
   p.states_per_session = kGpuStatesPerSession;
@@ -308,19 +324,20 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request, 
   p.device_limit = device.free_bytes - std::min(device.free_bytes, request.leave_device_bytes);
   if (request.device_bytes > 0) p.device_limit = std::min(p.device_limit, request.device_bytes);
 
-  const uint64_t sessions = uint64_t(p.sessions), states = size.state * sessions * kGpuStatesPerSession;
+  const uint64_t sessions = uint64_t(p.sessions), states = times(size.state, sessions * kGpuStatesPerSession);
   const uint64_t fixed = size.weights + size.step + size.fp8_workspace + device.backend_bytes + states;
-  const uint64_t page = std::max<uint64_t>(size.page * sessions, 1);  // one of each session
+  const uint64_t page = std::max<uint64_t>(times(size.page, sessions), 1);  // one of each session
   const uint64_t fitting = fixed < p.device_limit ? (p.device_limit - fixed) / page : 0;
   p.context_resident = int64_t(std::min(fitting, uint64_t(most) / kPageSize + 1)) * kPageSize;
   p.context_resident = std::min(p.context_resident, most);
   p.context = request.context > 0 ? request.context : std::max<int64_t>(p.context_resident, 1);
-  p.device_parts = {{"weights", size.weights},
-                    {"step", size.step},
-                    {"fp8_workspace", size.fp8_workspace},
-                    {"operators", device.backend_bytes},
-                    {"pages", uint64_t((p.context + kPageSize - 1) / kPageSize) * size.page * sessions},
-                    {"states", states}};
+  p.device_parts = {
+      {"weights", size.weights},
+      {"step", size.step},
+      {"fp8_workspace", size.fp8_workspace},
+      {"operators", device.backend_bytes},
+      {"pages", times(times(size.page, sessions), uint64_t((p.context + kPageSize - 1) / kPageSize))},
+      {"states", states}};
   p.feasible = p.fits_device() && p.host_bytes <= p.limit;
   if (p.feasible) {
     p.experts_on_device = 1;
@@ -342,19 +359,21 @@ Status Plan::place_on_host(const PlanRequest& request) {
   Placement& p = placement_;
   p.sessions = request.sessions;
   p.limit = host_limit(request);
+  p.cache_format = request.cache_format.value_or(default_cache_format(false));
+  state_ = state_layout_of(*config_, p.cache_format);
 
-  const uint64_t experts = weights_->expert_bytes(), page = state_.page_floats() * sizeof(float);
+  const uint64_t experts = weights_->expert_bytes(), page = state_.page_bytes();
   const uint64_t always = weights_->bytes() - experts + weights_->converted_bytes() + step_bytes_;
   const uint64_t session = uint64_t(p.states_per_session) * state_.fixed_floats() * sizeof(float);
   const auto needed = [&](int64_t context, int64_t sessions) {
     const uint64_t pages = uint64_t((context + kPageSize - 1) / kPageSize);
-    return always + uint64_t(sessions) * (session + pages * page);
+    return always + times(uint64_t(sessions), session + times(pages, page));
   };
   const auto longest = [&](uint64_t taken, int64_t sessions) -> int64_t {
     const uint64_t begin = taken + needed(0, sessions);
     if (begin > p.limit) return 0;
     if (page == 0) return most;
-    const uint64_t pages = (p.limit - begin) / (uint64_t(sessions) * page);
+    const uint64_t pages = (p.limit - begin) / times(uint64_t(sessions), page);
     return pages >= uint64_t(most) / kPageSize + 1 ? most : std::min(most, int64_t(pages) * kPageSize);
   };
   p.context_resident = longest(experts, p.sessions);
@@ -456,7 +475,7 @@ Json Plan::describe() const {
           {"operators", std::move(operators)},
           {"missing_operators", std::move(lacking)},
           {"tensors", std::move(tensors)},
-          {"precision", precision_json(c, w, p.products)},
+          {"precision", precision_json(c, w, p)},
           {"bytes",
            {{"weights", w.bytes()},
             {"experts", w.expert_bytes()},

@@ -12,7 +12,6 @@ namespace dsa::bench {
 
 // Subcommands return the exit status of the program.
 int kernels_bench(int threads);  // operators against the memory and the multipliers of this machine
-int model_bench(int threads);    // decode and prefill of a synthetic model
 int vision_bench(int threads);   // pictures through a tower of K3's shape
 
 inline double median_of(std::vector<double> values) {

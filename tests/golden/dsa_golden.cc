@@ -6,11 +6,10 @@
 // token and selected position equal; a fixture with pictures also has vision=.., the same measure over the patches and
 // the outputs of the tower, with the same limit, and canvas=.., the largest difference of a resized pixel, at most 1.
 //
-// The fast route rounds activations to 9 bits for MXFP4 weights, and bf16 weights and their activations to 12 and 14 bits. In
-// a random model that now and then tips a router or a
-// selection, and the row's logits then differ as a whole; between such rows the rounding is small. So it must
-// keep the median row within 5 % of the largest logit, and the best token in nine of ten rows whose lead is
-// larger than twice the median row's error.
+// The fast route rounds activations to 8 bits and a sign for MXFP4 weights; with bf16 weights it rounds them to 12 bits and a sign and
+// their activations to 14 and a sign. In a random model that now and then tips a router or a selection, and the row's
+// logits then differ as a whole; between such rows the rounding is small. So it must keep the median row within 5 % of
+// the largest logit, and the best token in nine of ten rows whose lead is larger than twice the median row's error.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -96,10 +95,11 @@ void compare_set(const SelectionRecorder& recorder, int layer, int position,
   if (set == nullptr || *set != expected) report.sets_equal = false;
 }
 
-Result<Report> run(const std::string& folder, const std::string& weights, Route route,
+Result<Report> run(const std::string& folder, const std::string& weights, Route route, CacheFormat cache,
                    const std::string& device) {
   DSA_ASSIGN(const Expected expected, read_expected(folder));
-  DSA_ASSIGN(LoadedModel model, load_model(join_path(folder, weights), {.route = route}, 1024, 2, device));
+  DSA_ASSIGN(LoadedModel model, load_model(join_path(folder, weights),
+                                           {.route = route, .cache_format = cache}, 1024, 2, device));
   SelectionRecorder recorder;
   recorder.attach(*model.decoder);
   const int prompt = int(expected.input_ids.size()), vocab = expected.vocab;
@@ -150,13 +150,15 @@ Result<Report> run(const std::string& folder, const std::string& weights, Route 
 }
 
 int main(int argc, char** argv) {
-  std::string folder, weights = "model-mxfp4", route = "exact", device = "cpu";
+  std::string folder, weights = "model-mxfp4", route = "exact", cache = "f32", device = "cpu";
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--weights" && i + 1 < argc)
       weights = argv[++i];
     else if (arg == "--route" && i + 1 < argc)
       route = argv[++i];
+    else if (arg == "--kv" && i + 1 < argc)
+      cache = argv[++i];
     else if (arg == "--device" && i + 1 < argc)
       device = argv[++i];
     else if (folder.empty() && arg[0] != '-')
@@ -164,13 +166,15 @@ int main(int argc, char** argv) {
     else
       folder = "", i = argc;
   }
-  if (folder.empty() || (route != "exact" && route != "fast")) {
+  if (folder.empty() || (route != "exact" && route != "fast") || (cache != "f32" && cache != "bf16")) {
     fprintf(stderr,
-            "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast] [--device ID]\n");
+            "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast] [--kv f32|bf16] "
+            "[--device ID]\n");
     return 2;
   }
   const bool exact = route == "exact";
-  const auto result = run(folder, weights, exact ? Route::exact : Route::fast, device);
+  const auto result = run(folder, weights, exact ? Route::exact : Route::fast,
+                          cache == "bf16" ? CacheFormat::bf16 : CacheFormat::f32, device);
   if (!result.is_ok()) {
     printf("FAIL %s: %s\n", folder.c_str(), result.status().message().c_str());
     return 1;

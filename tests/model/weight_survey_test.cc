@@ -79,7 +79,8 @@ TEST_SUITE("model/weight_survey") {
       const auto model = load_model(folder, {}, 4, 1);
       REQUIRE(model.is_ok());
       CHECK(survey.converted_bytes() + step_memory_bytes(*config, {}) == model.value().decoder->host_bytes());
-      CHECK(state_layout_of(*config).page_floats() == model.value().decoder->state_layout().page_floats());
+      CHECK(state_layout_of(*config, CacheFormat::f32).page_bytes() ==
+            model.value().decoder->state_layout().page_bytes());
     }
   }
 
@@ -237,7 +238,7 @@ TEST_SUITE("model/weight_survey") {
     absurd["num_attention_heads"] = absurd["num_key_value_heads"] = 1 << 20;
     const auto config = parse_model_config(absurd, "config.json", "");
     CHECK(config.status().code() == Code::limit);
-    CHECK(config.status().message().find("q_b_proj") != std::string::npos);
+    CHECK(config.status().message().find("q_a_proj") != std::string::npos);
   }
 }
 
