@@ -11,44 +11,13 @@
 #include "golden/vision_fixture.h"
 #include "io/picture.h"
 #include "state/sequence_state.h"
+#include "tests/support/timed_backend.h"
 
 namespace dsa::test {
 namespace {
 
-// Names of the operators that were called.
-std::set<std::string>& called() {
-  static auto& names = *new std::set<std::string>;
-  return names;
-}
-
-// The kernels of the CPU, noted as they are called.
-KernelTable noting_kernels() {
-  KernelTable table;
-#define DSA_NOTE(op, Args)                     \
-  table.op = [](const Args& a, Queue& queue) { \
-    called().insert(#op);                      \
-    cpu_kernels().op(a, queue);                \
-  };
-  DSA_FOR_EACH_KERNEL(DSA_NOTE)
-#undef DSA_NOTE
-  return table;
-}
-
-class NotingBackend final : public Backend {
- public:
-  explicit NotingBackend(Backend& backend) : backend_(backend), table_(noting_kernels()) {}
-  const char* name() const override { return "noting"; }
-  const KernelTable& kernels() const override { return table_; }
-  Queue& queue() override { return backend_.queue(); }
-  Storage& storage() override { return backend_.storage(); }
-
- private:
-  Backend& backend_;
-  KernelTable table_;
-};
-
-// A long prefill, a decode step and, if the model sees, a picture and a step that shows its features.
-void use_everything(const std::string& folder, const std::string& weights) {
+// A long prefill, a decode step and, if the model sees, a picture and a step that shows its features; what they called.
+OperatorTimes use_everything(const std::string& folder, const std::string& weights) {
   const std::string model_folder = join_path(folder, weights);
   auto json = read_json_file(join_path(model_folder, "config.json"), {.python_numbers = true});
   REQUIRE(json.is_ok());
@@ -57,7 +26,8 @@ void use_everything(const std::string& folder, const std::string& weights) {
   const auto checkpoint = Checkpoint::open(model_folder);
   REQUIRE(checkpoint.is_ok());
   const auto cpu = create_cpu_backend(2);
-  NotingBackend backend(*cpu.value());
+  HostClock clock;
+  TimedBackend backend(*cpu.value(), clock);
   auto decoder = load_decoder(config.value(), checkpoint.value(), backend, {}, {});
   REQUIRE_MESSAGE(decoder.is_ok(), decoder.status().message());
   auto pool = PagePool::create(decoder.value()->state_layout(), 64);
@@ -76,7 +46,7 @@ void use_everything(const std::string& folder, const std::string& weights) {
   for (int i = 0; i < 3; ++i) run(sequence, std::vector<int32_t>(200, 3 + i));
   run(sequence, {5});
 
-  if (config.value()->vision.layers == 0) return;
+  if (config.value()->vision.layers == 0) return clock.take();
   const auto picture = Picture::from_file(join_path(folder, "image_a.png"));
   REQUIRE(picture.is_ok());
   auto pass = decoder.value()->vision()->begin(std::vector<const Picture*>{&picture.value()});
@@ -88,13 +58,13 @@ void use_everything(const std::string& folder, const std::string& weights) {
   }
   const PlacedRows shown[] = {{sequence.length(), 2, pass.value()->features().f32()}};
   run(sequence, {7, 7}, shown);
+  return clock.take();
 }
 
 void compare(const std::string& family, const std::string& weights) {
   INFO(family, " ", weights);
   const std::string folder = DSA_SOURCE_DIR "/tests/golden/" + family;
-  called().clear();
-  use_everything(folder, weights);
+  const OperatorTimes called = use_everything(folder, weights);
 
   const std::string model_folder = join_path(folder, weights);
   const auto json = read_json_file(join_path(model_folder, "config.json"), {.python_numbers = true});
@@ -110,8 +80,8 @@ void compare(const std::string& family, const std::string& weights) {
   }
   std::string list;
   for (const std::string& op : said)
-    if (called().count(op) == 0) list += " not called: " + op;
-  for (const std::string& op : called())
+    if (called.count(op) == 0) list += " not called: " + op;
+  for (const auto& [op, time] : called)
     if (said.count(op) == 0) list += " not said: " + op;
   CHECK(list == "");
 }

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "backend/cuda/cuda_errors.h"
+#include "backend/signals.h"
 
 namespace dsa {
 CudaStorage::CudaStorage(int ordinal, cudaStream_t stream)
@@ -177,11 +178,12 @@ class CudaStorage::Upload {
 
   void start(Lane& lane) {
     try {
+      const SignalsBlocked blocked;
       others_.emplace_back([this, &lane] {
         const CudaScope scope(storage_.ordinal_);
         work(lane, false);
       });
-    } catch (const std::system_error&) {  // no more threads: those that are there do it
+    } catch (const std::exception&) {  // no more threads: those that are there do it
     }
   }
   cudaError_t run(Lane& lane) {

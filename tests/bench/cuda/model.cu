@@ -50,7 +50,7 @@ class EventClock final : public OperatorClock {
   }
 
   void begin() override { record(); }
-  void end(OperatorTime OperatorTimes::*op) override {
+  void end(const char* op) override {
     record();
     operators_.push_back(op);
   }
@@ -60,7 +60,7 @@ class EventClock final : public OperatorClock {
     for (size_t i = 0; i < operators_.size(); ++i) {
       float ms = 0;
       check(cudaEventElapsedTime(&ms, events_[2 * i], events_[2 * i + 1]), "an event");
-      times.note_time(operators_[i], ms * 1e-3);
+      test::note(times, operators_[i], ms * 1e-3);
     }
     operators_.clear();
     used_ = 0;
@@ -107,7 +107,7 @@ class EventClock final : public OperatorClock {
   bool capturing_ = false;
   std::vector<cudaEvent_t> events_;  // of the operators, two for each
   size_t used_ = 0;
-  std::vector<OperatorTime OperatorTimes::*> operators_;
+  std::vector<const char*> operators_;
   int64_t kernels_ = 0;
 };
 
