@@ -5,7 +5,6 @@
 #include <deque>
 
 #include "bench/bench.h"
-#include "bench/timed_backend.h"
 #include "io/picture.h"
 #include "model/vision.h"
 

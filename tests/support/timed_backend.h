@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,8 +31,8 @@ inline void note(OperatorTimes& times, const char* op, double seconds) {
 class OperatorClock {
  public:
   virtual ~OperatorClock() = default;
-  virtual void begin() = 0;
-  virtual void end(const char* op) = 0;
+  virtual void begin(Queue& queue) = 0;
+  virtual void end(const char* op, Queue& queue) = 0;
   // All since the last call; waits for the device.
   virtual OperatorTimes take() = 0;
   // Runs what a backend would replay, so that the time of each operator is that of a replay.
@@ -42,8 +43,8 @@ class OperatorClock {
 
 class HostClock final : public OperatorClock {
  public:
-  void begin() override { begin_ = std::chrono::steady_clock::now(); }
-  void end(const char* op) override {
+  void begin(Queue&) override { begin_ = std::chrono::steady_clock::now(); }
+  void end(const char* op, Queue&) override {
     note(times_, op, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
   }
   OperatorTimes take() override { return std::exchange(times_, {}); }
@@ -80,13 +81,14 @@ class TimedBackend final : public Backend {
   Storage& storage() override { return backend_.storage(); }
   std::shared_ptr<void> enter_thread() override { return backend_.enter_thread(); }
   int fp8_rows() const override { return backend_.fp8_rows(); }
+  bool fuses() const override { return backend_.fuses(); }
   bool can_replay() const override { return replays && watch != Watch::experts && backend_.can_replay(); }
   void replay(uint64_t key, const std::function<void()>& work) override {
     if (watch == Watch::operators) return clock_.replay(work);
     replay_begin = std::chrono::steady_clock::now();
-    if (watch == Watch::steps) clock_.begin();
+    if (watch == Watch::steps) clock_.begin(queue());
     backend_.replay(key, work);
-    if (watch == Watch::steps) clock_.end(kWholeStep);
+    if (watch == Watch::steps) clock_.end(kWholeStep, queue());
     replay_end = std::chrono::steady_clock::now();
   }
 
@@ -102,9 +104,9 @@ class TimedBackend final : public Backend {
       kernel(args, queue);
       return note_experts(args);
     }
-    clock_.begin();
+    clock_.begin(queue);
     kernel(args, queue);
-    clock_.end(op);
+    clock_.end(op, queue);
   }
   template <class Args>
   void note_experts(const Args&) {}
@@ -112,6 +114,12 @@ class TimedBackend final : public Backend {
     std::vector<int32_t> offsets(size_t(args.experts) + 1);
     if (!storage().read(offsets.data(), args.offsets, offsets.size() * sizeof(int32_t)).is_ok()) return;
     for (size_t e = 0; e + 1 < offsets.size(); ++e) experts_used += offsets[e + 1] > offsets[e] ? 1 : 0;
+  }
+
+  void note_experts(const ExpertUpArgs& args) {
+    std::vector<int32_t> ids(size_t(args.tokens) * size_t(args.top_k));
+    if (!storage().read(ids.data(), args.expert_ids, ids.size() * sizeof(int32_t)).is_ok()) return;
+    experts_used += int64_t(std::set<int32_t>(ids.begin(), ids.end()).size());
   }
 
   static inline TimedBackend* timed_ = nullptr;

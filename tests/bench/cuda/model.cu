@@ -49,9 +49,9 @@ class EventClock final : public OperatorClock {
     for (cudaEvent_t event : events_) cudaEventDestroy(event);
   }
 
-  void begin() override { record(); }
-  void end(const char* op) override {
-    record();
+  void begin(Queue& queue) override { record(queue); }
+  void end(const char* op, Queue& queue) override {
+    record(queue);
     operators_.push_back(op);
   }
   OperatorTimes take() override {
@@ -84,9 +84,9 @@ class EventClock final : public OperatorClock {
   int64_t kernels() const override { return kernels_; }
 
  private:
-  void record() {
+  void record(Queue& queue) {
     if (used_ == events_.size()) check(cudaEventCreate(&events_.emplace_back()), "an event");
-    check(cudaEventRecordWithFlags(events_[used_++], stream_,
+    check(cudaEventRecordWithFlags(events_[used_++], static_cast<CudaQueue&>(queue).stream(),
                                    capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault),
           "an event");
   }
