@@ -71,7 +71,6 @@ class SyntheticBackend final : public Backend {
   int fp8_rows() const override { return backend_.fp8_rows(); }
   bool fuses() const override { return backend_.fuses(); }
   bool can_replay() const override { return backend_.can_replay(); }
-  bool fuses() const override { return backend_.fuses(); }
   void replay(uint64_t key, const std::function<void()>& work) override { backend_.replay(key, work); }
 
  private:
