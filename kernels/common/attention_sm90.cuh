@@ -14,9 +14,10 @@ constexpr int kGroupThreads = 128;                           // of a warpgroup
 constexpr int kTileRows = 64, kTileBytes = kTileRows * 128;  // of keys
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// The first address from `shared` on where a tile may begin.
-__device__ inline uint8_t* first_tile(uint8_t* shared) {
-  return shared + (1024 - address_of(shared) % 1024) % 1024;
+// The shared memory that a launch asks for, where tiles may begin.
+__device__ inline uint8_t* shared_tiles() {
+  extern __shared__ __align__(1024) uint8_t shared_tile_memory[];
+  return shared_tile_memory;
 }
 // The byte of piece c of row r in a tile.
 __device__ inline int piece(int r, int c) { return r * 128 + ((c ^ (r & 7)) << 4); }
@@ -49,7 +50,11 @@ __device__ inline uint64_t operand_turned(const void* tile) {
 }
 __device__ inline void begin_multiply() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_multiply() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-__device__ inline void wait_multiply() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+// Until all but the last kLeft groups are done.
+template <int kLeft = 0>
+__device__ void wait_multiply() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+}
 
 // d (+)= a b^T: 64 rows, 32 or 64 outputs, 16 columns; or d (+)= a b: 64 rows, 256 outputs. Lane 4 g + q of warp w of the
 // group holds, in d[4 j ..], outputs 8 j + 2 q and 8 j + 2 q + 1 of row 16 w + g, then of row 16 w + g + 8.

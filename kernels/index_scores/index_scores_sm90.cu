@@ -11,15 +11,15 @@ namespace {
 
 constexpr int kDim = 128, kHalves = kDim / 64;    // tiles side by side
 constexpr int kKeysBytes = kHalves * kTileBytes;  // of a tile of keys
-constexpr int kTilesMin = 4,
+constexpr int kTilesMin = 8,
               kBlocksOfProcessor = 8;  // tiles of a block at least; blocks, if there is enough to do
 
 template <int kHeads, int kTokens, int kGroups, int kStages>
 struct Shape {
   static constexpr int heads = kHeads, tokens = kTokens, groups = kGroups, stages = kStages;
   static constexpr int q_bytes = kHeads * kDim * 2;  // of a token
-  static constexpr size_t shared_bytes = size_t(kTokens) * (q_bytes + kHeads * sizeof(float)) +
-                                         size_t(kGroups) * kStages * kKeysBytes + 1024;  // aligned by hand
+  static constexpr size_t shared_bytes =
+      size_t(kTokens) * (q_bytes + kHeads * sizeof(float)) + size_t(kGroups) * kStages * kKeysBytes;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -50,24 +50,13 @@ template <class S>
 __global__ void __launch_bounds__(S::groups* kGroupThreads)
     index_scores_kernel(const __grid_constant__ IndexScoresArgs a, int tiles) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* q = first_tile(dynamic_shared<uint8_t>());  // [tokens, halves, heads, 64]
-  uint8_t* all_keys = q + S::tokens * S::q_bytes;      // [groups, stages, halves, 64, 64]
+  uint8_t* q = shared_tiles();                     // [tokens, halves, heads, 64]
+  uint8_t* all_keys = q + S::tokens * S::q_bytes;  // [groups, stages, halves, 64, 64]
   auto* weights = reinterpret_cast<float*>(all_keys + S::groups * S::stages * kKeysBytes);  // [tokens, heads]
   begin_kernel();
   const int64_t t0 = int64_t(blockIdx.y) * S::tokens;
   const int tokens = int(min(int64_t(S::tokens), a.tokens - t0));
   const int p_begin = blockIdx.x * tiles * kTileRows, p_end = min(p_begin + tiles * kTileRows, a.context);
-
-  const auto* from = reinterpret_cast<const float4*>(a.q_row(t0, 0));
-  for (int i = threadIdx.x; i < tokens * S::heads * (kDim / 8); i += blockDim.x) {
-    const int row = i / (kDim / 8), c = i % (kDim / 8), token = row / S::heads, h = row % S::heads;
-    *reinterpret_cast<uint4*>(q + token * S::q_bytes + c / 8 * (S::heads * 128) + piece(h, c % 8)) =
-        piece_of(from[2 * i], from[2 * i + 1]);
-  }
-  for (int i = threadIdx.x; i < tokens * S::heads; i += blockDim.x)
-    weights[i] = a.head_weights[t0 * S::heads + i];
-  show_to_products();
-  __syncthreads();
 
   const int group = threadIdx.x / kGroupThreads, warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   uint8_t* keys = all_keys + group * S::stages * kKeysBytes;
@@ -87,6 +76,18 @@ __global__ void __launch_bounds__(S::groups* kGroupThreads)
       if (p_first + i * kStep < seen_end)
         copy_keys(a.k, sequence, p_first + i * kStep, seen_end, keys + i * kKeysBytes);
       commit_copies();
+    }
+    if (first == 0) {  // while the first keys are on their way
+      const auto* from = reinterpret_cast<const float4*>(a.q_row(t0, 0));
+      for (int i = threadIdx.x; i < tokens * S::heads * (kDim / 8); i += blockDim.x) {
+        const int row = i / (kDim / 8), c = i % (kDim / 8), token = row / S::heads, h = row % S::heads;
+        *reinterpret_cast<uint4*>(q + token * S::q_bytes + c / 8 * (S::heads * 128) + piece(h, c % 8)) =
+            piece_of(from[2 * i], from[2 * i + 1]);
+      }
+      for (int i = threadIdx.x; i < tokens * S::heads; i += blockDim.x)
+        weights[i] = a.head_weights[t0 * S::heads + i];
+      show_to_products();
+      __syncthreads();
     }
     int stage = 0, p = p_first;
     for (; p < seen_end; p += kStep) {

@@ -1,7 +1,7 @@
 // kernels/sparse_attention/sparse_attention_sm90.cu: wgmma on 64 heads x tiles of 64 rows, for rows of 512 + 64 values
 // that are kept as bf16.
 //
-// A cluster of kBlocks blocks takes a token and up to kStretch of its slots, a quarter each. In a block one warpgroup
+// A cluster of kBlocks blocks takes a token and up to kStretch of its slots, an equal part each. In a block one warpgroup
 // gathers rows into two buffers; two multiply: each scores half of the rows of a tile, and sums all of them for half of
 // the outputs. The blocks then add what they have through each other's shared memory, in their order. Longer lists are
 // several stretches, which a second kernel adds. All cuts depend on the length of the list alone.
@@ -13,7 +13,7 @@ namespace dsa {
 namespace {
 
 constexpr int kLatentDim = 512, kRopeDim = 64, kColumns = (kLatentDim + kRopeDim) / 64;  // tiles side by side
-constexpr int kHeads = 64, kBlocks = 4, kStretch = 8192;
+constexpr int kHeads = 64, kBlocks = 2, kStretch = 4096;
 constexpr int kRowsBytes = kColumns * kTileBytes;
 constexpr int kMultiplyThreads = 2 * kGroupThreads, kThreads = kMultiplyThreads + kGroupThreads;
 constexpr int kOutStride = kLatentDim + 8;      // floats; rows start in other banks
@@ -31,7 +31,7 @@ struct Shared {
   Softmax softmax[kHeads];
   int lengths[kThreads / kWarp];
 };
-constexpr size_t kSharedBytes = 3 * kRowsBytes + kTileBytes + sizeof(Shared) + 1024;  // aligned by hand
+constexpr size_t kSharedBytes = 3 * kRowsBytes + kTileBytes + sizeof(Shared);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 __device__ void init_barrier(uint64_t& barrier, int count) {
@@ -98,9 +98,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int stretches,
                             float* partials) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* q = first_tile(dynamic_shared<uint8_t>());  // [kColumns, heads, 64]
-  uint8_t* rows = q + kRowsBytes;                      // [2, kColumns, 64, 64]
-  uint8_t* weights = rows + 2 * kRowsBytes;            // [heads, 64]
+  uint8_t* q = shared_tiles();               // [kColumns, heads, 64]
+  uint8_t* rows = q + kRowsBytes;            // [2, kColumns, 64, 64]
+  uint8_t* weights = rows + 2 * kRowsBytes;  // [heads, 64]
   Shared& shared = *reinterpret_cast<Shared*>(weights + kTileBytes);
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2; ++i) init_barrier(shared.full[i], kGroupThreads), init_barrier(shared.empty[i], 2);
@@ -151,18 +151,33 @@ __global__ void __launch_bounds__(kThreads, 1)
   take_registers<216>();
   const int group = threadIdx.x / kGroupThreads, warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   const int row = warp * 16 + lane / 4;  // heads of the thread: this one and 8 below it
-  for (int i = threadIdx.x; i < kHeads * kColumns * 8; i += kMultiplyThreads) {
-    const int h = i / (kColumns * 8), column = i / 8 % kColumns, c = i % 8;
-    uint4 values = {};
-    if (h < heads && column < kLatentDim / 64) {
-      const auto* from = reinterpret_cast<const float4*>(a.q_latent + (t * a.heads + head + h) * kLatentDim +
-                                                         column * 64 + c * 8);
-      values = piece_of(from[0], from[1]);
-    } else if (h < heads) {
-      const float* x = a.q_rope + t * a.q_rope_token_stride + (head + h) * a.q_rope_head_stride + c * 8;
-      values = piece_of({x[0], x[1], x[2], x[3]}, {x[4], x[5], x[6], x[7]});
+  constexpr int kAtOnce = 8;             // pieces that a thread has on their way
+  for (int first = threadIdx.x; first < kHeads * kLatentDim / 8; first += kAtOnce * kMultiplyThreads) {
+    float4 values[kAtOnce][2] = {};
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = first + j * kMultiplyThreads, h = i / (kLatentDim / 8);
+      const auto* from = reinterpret_cast<const float4*>(a.q_latent + (t * a.heads + head) * kLatentDim);
+      if (h < heads) values[j][0] = from[2 * i], values[j][1] = from[2 * i + 1];
     }
-    *reinterpret_cast<uint4*>(q + column * kTileBytes + piece(h, c)) = values;
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = first + j * kMultiplyThreads, h = i / (kLatentDim / 8),
+                column = i / 8 % (kLatentDim / 64);
+      *reinterpret_cast<uint4*>(q + column * kTileBytes + piece(h, i % 8)) =
+          piece_of(values[j][0], values[j][1]);
+    }
+  }
+#pragma unroll
+  for (int i = threadIdx.x; i < kHeads * kRopeDim / 8; i += kMultiplyThreads) {
+    const int h = i / 8;
+    float x[8] = {};
+    const float* from = a.q_rope + t * a.q_rope_token_stride + (head + h) * a.q_rope_head_stride + i % 8 * 8;
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      if (h < heads) x[j] = from[j];
+    *reinterpret_cast<uint4*>(q + kLatentDim / 64 * kTileBytes + piece(h, i % 8)) =
+        piece_of({x[0], x[1], x[2], x[3]}, {x[4], x[5], x[6], x[7]});
   }
   show_to_products();
   meet(1, kMultiplyThreads);
@@ -174,22 +189,22 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int slot = slot_begin + i * kTileRows + group * 32 + lane;
     return __ballot_sync(kAllLanes, slot < length && (!list || list[slot] >= 0));
   };
-  unsigned used = count > 0 ? rows_used(0) : 0;
-  for (int i = 0; i < count; ++i) {
-    const uint8_t* tile = rows + i % 2 * kRowsBytes;
-    float scores[16];
+  float factor[2];
+  const auto begin_scores = [&](int i, float(&scores)[16]) {
     wait(shared.full[i % 2], i / 2 % 2);
     show_to_products();
     begin_multiply();
-    const uint64_t q_operand = operand(q), k_operand = operand(tile + group * (kTileBytes / 2));
+    const uint64_t q_operand = operand(q),
+                   k_operand = operand(rows + i % 2 * kRowsBytes + group * (kTileBytes / 2));
 #pragma unroll
     for (int k = 0; k < kColumns * 4; ++k) {
       const int at = (k / 4 * kTileBytes + k % 4 * 32) >> 4;
       multiply(scores, q_operand + at, k_operand + at, k > 0);
     }
     commit_multiply();
-    wait_multiply();
-
+  };
+  // Scores become weights relative to the new maximum; what was summed before shrinks by a factor.
+  const auto weigh = [&](unsigned used, float(&scores)[16]) {
     float next[2] = {largest[0], largest[1]};
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
@@ -204,7 +219,6 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (lane % 4 == 0) shared.largest[group][row + 8 * half] = next[half];
     }
     meet(1, kMultiplyThreads);
-    float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       next[half] = fmaxf(next[half], shared.largest[1 - group][row + 8 * half]);
@@ -223,21 +237,43 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     show_to_products();
     meet(2, kMultiplyThreads);
-
+  };
+  const auto begin_sums = [&](int i) {
     if (__any_sync(kAllLanes, factor[0] != 1 || factor[1] != 1)) {
 #pragma unroll
       for (int j = 0; j < 128; ++j) sums[j] *= factor[j / 2 % 2];
     }
     begin_multiply();
     const uint64_t weights_operand = operand(weights),
-                   v_operand = operand_turned(tile + group * (kLatentDim / 128 * kTileBytes));
+                   v_operand =
+                       operand_turned(rows + i % 2 * kRowsBytes + group * (kLatentDim / 128 * kTileBytes));
 #pragma unroll
     for (int k = 0; k < kTileRows / 16; ++k)
       multiply_turned(sums, weights_operand + (k * 32 >> 4), v_operand + (k * 2048 >> 4), true);
     commit_multiply();
-    used = i + 1 < count ? rows_used(i + 1) : 0;
+  };
+
+  if (count > 0) {
+    unsigned used = rows_used(0);
+    {
+      float scores[16];
+      begin_scores(0, scores);
+      wait_multiply();
+      weigh(used, scores);
+    }
+    // The sums of a tile are multiplied, and right behind them the scores of the next.
+    for (int i = 1; i < count; ++i) {
+      float scores[16];
+      begin_sums(i - 1);
+      begin_scores(i, scores);
+      used = rows_used(i);
+      wait_multiply<1>();
+      if (threadIdx.x % kGroupThreads == 0) arrive(shared.empty[(i - 1) % 2]);
+      wait_multiply();
+      weigh(used, scores);
+    }
+    begin_sums(count - 1);
     wait_multiply();
-    if (threadIdx.x % kGroupThreads == 0) arrive(shared.empty[i % 2]);
   }
 
   // The softmax of the block, then that of the cluster.
@@ -256,7 +292,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   meet_cluster();
   const bool whole = length <= kStretch;
   Softmax all[2];
-  float factor[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     Softmax part[kBlocks];
@@ -271,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (whole) factor[half] = all[half].total == 0 ? 0 : factor[half] / all[half].total;
   }
 
-  // What the block has, in the place of its rows; each block then adds up a quarter of the heads.
+  // What the block has, in the place of its rows; each block then adds up its part of the heads.
   auto* out = reinterpret_cast<float*>(rows);  // [heads, kOutStride]
 #pragma unroll
   for (int j = 0; j < 32; ++j)
@@ -282,9 +317,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   meet_cluster();
   constexpr int kBlockHeads = kHeads / kBlocks;
   const int64_t partial = (int64_t(blockIdx.y) * a.heads + head) * stretches + stretch;  // of the first head
+#pragma unroll 4
   for (int i = threadIdx.x; i < kBlockHeads * kLatentDim / 4; i += kMultiplyThreads) {
     const int h = block * kBlockHeads + i / (kLatentDim / 4), d = i % (kLatentDim / 4) * 4;
     float4 sum = {};
+#pragma unroll
     for (int from = 0; from < kBlocks; ++from) {
       const float4 x = load_float4(address_in(out + h * kOutStride + d, from));
       sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
