@@ -33,7 +33,7 @@ void launch(Queue& queue, dim3 grid, dim3 block, size_t shared, void (*kernel)(P
   cudaLaunchConfig_t config = {};
   config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared;
   config.stream = cuda_queue.stream();
-  config.attrs = &overlap, config.numAttrs = cuda_queue.device().capability >= 90 ? 1 : 0;
+  config.attrs = &overlap, config.numAttrs = cuda_queue.take_overlap() ? 1 : 0;
   cuda_queue.note(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 

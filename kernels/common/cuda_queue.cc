@@ -1,6 +1,7 @@
 #include "kernels/common/cuda_queue.h"
 
 #include <type_traits>
+#include <utility>
 
 #include "base/status.h"
 
@@ -26,14 +27,34 @@ cudaError_t read_cuda_device(int ordinal, CudaDevice& device) {
   return cudaSuccess;
 }
 
-CudaQueue::CudaQueue(const CudaDevice& device, cudaStream_t stream, void* scratch, size_t scratch_bytes)
+CudaQueue::CudaQueue(const CudaDevice& device, cudaStream_t stream, void* scratch, size_t scratch_bytes,
+                     cudaStream_t side)
     : device_(device), stream_(stream), scratch_(scratch), scratch_bytes_(scratch_bytes) {
-  if (cublasLtCreate(&cublas_) != CUBLAS_STATUS_SUCCESS) cublas_ = nullptr;
+  if (side == nullptr) return;
+  side_.reset(new CudaQueue(*this, side));
+  for (cudaEvent_t* event : {&given_, &side_->given_})
+    note(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
 
+CudaQueue::CudaQueue(CudaQueue& main, cudaStream_t stream)
+    : device_(main.device_), stream_(stream), scratch_(nullptr), scratch_bytes_(0), main_(&main) {}
+
 CudaQueue::~CudaQueue() {
-  if (cublas_) cublasLtDestroy(cublas_);
+  side_.reset();
+  if (given_) cudaEventDestroy(given_);
 }
+
+Queue& CudaQueue::side() { return side_ ? *side_ : static_cast<Queue&>(*this); }
+
+void CudaQueue::follow(Queue& other) {
+  if (&other == this) return;
+  const auto& first = static_cast<CudaQueue&>(other);
+  note(cudaEventRecord(first.given_, first.stream_));
+  note(cudaStreamWaitEvent(stream_, first.given_, 0));
+  follows_ = true;
+}
+
+bool CudaQueue::take_overlap() { return !std::exchange(follows_, false) && device_.capability >= 90; }
 
 cudaError_t CudaQueue::take_error() {
   const cudaError_t error = error_;

@@ -1,23 +1,36 @@
-// kernels/fp8_expert_linear/fp8_expert_linear_sm90.cu: wgmma on tiles of 128 rows x 128 outputs, fed by bulk copies.
+// kernels/fp8_expert_linear/fp8_expert_linear_sm90.cu: wgmma on tiles of 256 outputs x 128 rows, fed by bulk copies.
 //
-// A block stays on its multiprocessor and takes tiles in turn. One warp copies stretches of 128 columns of both matrices
-// into shared memory, kStages ahead, one piece of memory each; two warpgroups of 64 rows multiply them. The matrix units
-// keep few bits of a sum, so each stretch is summed by itself and added in f32.
+// A block stays on its multiprocessor and takes tiles in turn. One thread copies stretches of 128 columns of both matrices
+// into shared memory, kStages ahead, one piece of memory each; two warpgroups of 128 outputs multiply them. Outputs are the
+// long side of the matrix units, so that few rows waste little. The units keep few bits of a sum: each stretch is summed
+// by itself and added in f32.
+//
+// The block takes kThreads * kRegisters registers and leaves 7,168, for one block of mxfp4_to_fp8 beside it.
 #include "kernels/common/cuda.cuh"
 #include "kernels/fp8_expert_linear/fp8_expert_linear.h"
 
 namespace dsa {
 namespace {
 
-constexpr int kRows = 128, kOutputs = 128, kStages = 6;
-constexpr int kGroupThreads = 128, kGroups = 2;            // warpgroups that multiply
-constexpr int kThreads = kGroups * kGroupThreads + kWarp;  // and the warp that copies
-constexpr int kRowsBytes = kRows * kFp8Stretch, kOutputsBytes = kOutputs * kFp8Stretch;
-constexpr size_t kSharedBytes = size_t(kStages) * (kRowsBytes + kOutputsBytes) + 1024;  // aligned by hand
+constexpr int kGroups = 2, kGroupThreads = 128;  // warpgroups that multiply
+constexpr int kThreads = (kGroups + 1) * kGroupThreads, kRegisters = 152;
+constexpr int kRows = 128, kOutputs = 256, kOutputsOfGroup = kOutputs / kGroups, kStages = 4;
+constexpr int kUnitOutputs = 64, kUnits = kOutputsOfGroup / kUnitOutputs;  // of one instruction
 
-struct Barriers {
+// A stage: the outputs, then the rows from a multiple of 8 on.
+constexpr int kOutputsBytes = kOutputs * kFp8Stretch, kRowsBytes = (kRows + 8) * kFp8Stretch,
+              kStageBytes = kOutputsBytes + kRowsBytes;
+// Sums leave through shared memory; the padding keeps writes apart.
+constexpr int kLeaving = 16, kLeavingStride = kOutputsOfGroup + 4;
+constexpr int kGroupsMax = 512;  // of experts in a launch
+
+struct Shared {
+  float leaving[kGroups][kLeaving * kLeavingStride];
   uint64_t full[kStages], empty[kStages];
+  int first[kGroupsMax + 1];  // tile of each group of rows, and how many there are
+  int begin[kGroupsMax], end[kGroupsMax];
 };
+constexpr size_t kSharedBytes = size_t(kStages) * kStageBytes + sizeof(Shared) + 1024;  // aligned by hand
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 __device__ uint32_t address_of(const void* shared) { return uint32_t(__cvta_generic_to_shared(shared)); }
@@ -44,12 +57,18 @@ __device__ void wait(uint64_t& barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
-__device__ void copy_bulk(void* shared, const void* global, uint32_t bytes, uint64_t& barrier) {
+__device__ void copy_in(void* shared, const void* global, uint32_t bytes, uint64_t& barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
           address_of(shared)),
       "l"(global), "r"(bytes), "r"(address_of(&barrier))
       : "memory");
+}
+__device__ void sync_group(int group) {
+  if (group == 0)
+    asm volatile("bar.sync 1, %0;" ::"n"(kGroupThreads) : "memory");
+  else
+    asm volatile("bar.sync 2, %0;" ::"n"(kGroupThreads) : "memory");
 }
 
 // A matrix in shared memory: rows of 128 bytes, swizzled over 128 bytes, eight rows every 1024 bytes.
@@ -57,7 +76,7 @@ __device__ uint64_t descriptor(const void* shared) {
   return (uint64_t(address_of(shared)) >> 4 & 0x3fff) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
          uint64_t{1} << 62;
 }
-// d (+)= a b^T: 64 rows, 128 outputs, 32 columns.
+// d (+)= a b^T: 64 outputs, 128 or 64 rows, 32 columns.
 __device__ void multiply(float (&d)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n"
@@ -81,126 +100,229 @@ __device__ void multiply(float (&d)[64], uint64_t a, uint64_t b, bool add) {
         "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
       : "l"(a), "l"(b), "r"(int(add)));
 }
+__device__ void multiply(float (&d)[32], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n"
+      ".reg .pred add;\n"
+      "setp.ne.b32 add, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, add, 1, 1;\n"
+      "}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
+        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+        "+f"(d[30]), "+f"(d[31])
+      : "l"(a), "l"(b), "r"(int(add)));
+}
 __device__ void begin_multiply() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ void commit_multiply() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-__device__ void wait_multiply() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
-#endif
+template <int kCount>
+__device__ void end_multiply(float (&d)[kCount]) {
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");  // not read before
+}
+template <int kRegisters>
+__device__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ void keep_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
 
-// The tiles of all groups, in order: the row tiles of an output tile follow each other and share its weights. The first
-// row of a tile is a multiple of 8, as the order of the units asks; rows below the group are computed for nothing.
+struct Stage {
+  int index = 0;
+  uint32_t parity = 0;
+  __device__ void next() {
+    if (++index == kStages) index = 0, parity ^= 1;
+  }
+};
+
+// The tiles of all groups, in order: the row tiles of an output tile follow each other and share its weights.
 struct Tiles {
   const Fp8ExpertLinearArgs& a;
-  int group = 0, begin = 0, end = 0, first = 0;  // rows of the group; its first tile
-  int row_tiles = 0, r = 0, o = 0;               // the tile: first row, first output
+  const Shared& shared;
+  int group = 0;
+  int r = 0, rows = 0, o = 0;  // the tile: first row, how many, first output
 
-  __device__ explicit Tiles(const Fp8ExpertLinearArgs& args) : a(args) { read(); }
-  __device__ void read() {
-    begin = a.groups[group].range[0], end = a.groups[group].range[1];
-    row_tiles = begin < end ? (end - begin / 8 * 8 + kRows - 1) / kRows : 0;
+  // All threads of the block.
+  __device__ static void count(const Fp8ExpertLinearArgs& a, Shared& shared) {
+    const int output_tiles = (a.out_dim + kOutputs - 1) / kOutputs;
+    for (int g = threadIdx.x; g < a.num_groups; g += kThreads) {
+      const int32_t* range = a.groups[g].range;
+      shared.begin[g] = range[0], shared.end[g] = range[1];
+    }
+    __syncthreads();
+    if (threadIdx.x < kWarp) {
+      int before = 0;
+      for (int begin = 0; begin < a.num_groups; begin += kWarp) {
+        const int g = begin + int(threadIdx.x);
+        const int tiles =
+            g < a.num_groups ? (shared.end[g] - shared.begin[g] + kRows - 1) / kRows * output_tiles : 0;
+        int sum = tiles;
+        for (int lanes = 1; lanes < kWarp; lanes *= 2) {
+          const int below = __shfl_up_sync(kAllLanes, sum, lanes);
+          if (int(threadIdx.x) >= lanes) sum += below;
+        }
+        if (g < a.num_groups) shared.first[g] = before + sum - tiles;
+        before += __shfl_sync(kAllLanes, sum, kWarp - 1);
+      }
+      if (threadIdx.x == 0) shared.first[a.num_groups] = before;
+    }
+    __syncthreads();
   }
   // Moves to tile `index`, which does not fall; false if there is none.
   __device__ bool seek(int index) {
-    const int output_tiles = (a.out_dim + kOutputs - 1) / kOutputs;
-    while (index - first >= row_tiles * output_tiles) {
-      first += row_tiles * output_tiles;
-      if (++group == a.num_groups) return false;
-      read();
-    }
-    r = begin / 8 * 8 + (index - first) % row_tiles * kRows;
-    o = (index - first) / row_tiles * kOutputs;
+    if (index >= shared.first[a.num_groups]) return false;
+    while (index >= shared.first[group + 1]) ++group;
+    const int of_group = index - shared.first[group],
+              row_tiles = (shared.end[group] - shared.begin[group] + kRows - 1) / kRows;
+    r = shared.begin[group] + of_group % row_tiles * kRows;
+    rows = min(kRows, shared.end[group] - r);
+    o = of_group / row_tiles * kOutputs;
     return true;
   }
 };
 
-// Grid (multiprocessors). Reads each matrix once per tile of the other.
-__global__ void __launch_bounds__(kThreads, 1)
-    fp8_expert_linear_kernel(const __grid_constant__ Fp8ExpertLinearArgs a) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* unaligned = dynamic_shared<uint8_t>();
-  __shared__ Barriers barriers;
-  uint8_t* rows =
-      reinterpret_cast<uint8_t*>((uint64_t(unaligned) + 1023) / 1024 * 1024);  // [kStages, kRowsBytes]
-  uint8_t* outputs = rows + kStages * kRowsBytes;                              // [kStages, kOutputsBytes]
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < kStages; ++stage)
-      init_barrier(barriers.full[stage], 1), init_barrier(barriers.empty[stage], kGroups);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
-  __syncthreads();
-  begin_kernel();
-
+__device__ void load_tile(const Fp8ExpertLinearArgs& a, const Tiles& tile, uint8_t* stages, Shared& shared,
+                          Stage& stage) {
   const int stretches = int(fp8_stretches(a.in_dim));
-  int stage = 0;
-  uint32_t parity = 0;
-  const auto next_stage = [&] {
-    if (++stage == kStages) stage = 0, parity ^= 1;
-  };
-
-  Tiles tile(a);
-  if (threadIdx.x >= kGroups * kGroupThreads) {
-    if (threadIdx.x > kGroups * kGroupThreads) return;
-    for (int index = blockIdx.x; tile.seek(index); index += gridDim.x) {
-      const uint32_t row_bytes = min(kRows, a.rows - tile.r) * kFp8Stretch;
-      const uint32_t output_bytes = min(kOutputs, a.out_dim - tile.o) * kFp8Stretch;
-      const uint8_t* x = a.x + int64_t(tile.r) * kFp8Stretch;
-      const uint8_t* w = a.groups[tile.group].weight + int64_t(tile.o) * kFp8Stretch;
-      for (int k = 0; k < stretches; ++k, next_stage()) {
-        wait(barriers.empty[stage], parity ^ 1);
-        expect_bytes(barriers.full[stage], row_bytes + output_bytes);
-        copy_bulk(rows + stage * kRowsBytes, x + int64_t(k) * a.rows * kFp8Stretch, row_bytes,
-                  barriers.full[stage]);
-        copy_bulk(outputs + stage * kOutputsBytes, w + int64_t(k) * a.out_dim * kFp8Stretch, output_bytes,
-                  barriers.full[stage]);
-      }
-    }
-    return;
+  const uint32_t row_bytes = uint32_t(tile.rows) * kFp8Stretch,
+                 output_bytes = uint32_t(min(kOutputs, a.out_dim - tile.o)) * kFp8Stretch;
+  const uint8_t* x = a.x + int64_t(tile.r) * kFp8Stretch;
+  const uint8_t* w = a.groups[tile.group].weight + int64_t(tile.o) * kFp8Stretch;
+#pragma unroll 1
+  for (int k = 0; k < stretches; ++k, stage.next()) {
+    uint8_t* to = stages + stage.index * kStageBytes;
+    wait(shared.empty[stage.index], stage.parity ^ 1);
+    expect_bytes(shared.full[stage.index], row_bytes + output_bytes);
+    copy_in(to, w, output_bytes, shared.full[stage.index]);
+    copy_in(to + kOutputsBytes + tile.r % 8 * kFp8Stretch, x, row_bytes, shared.full[stage.index]);
+    w += int64_t(a.out_dim) * kFp8Stretch, x += int64_t(a.rows) * kFp8Stretch;
   }
+}
 
-  const int group = threadIdx.x / kGroupThreads, lane = threadIdx.x % kWarp;
-  const int row_of_thread = threadIdx.x / kWarp * 16 + lane / 4;  // and 8 below it; warps of both warpgroups
-  for (int index = blockIdx.x; tile.seek(index); index += gridDim.x) {
-    float total[64] = {};
-    for (int k = 0; k < stretches; ++k, next_stage()) {
-      float sum[64];
-      wait(barriers.full[stage], parity);
-      const uint64_t x = descriptor(rows + stage * kRowsBytes + group * (kRowsBytes / kGroups));
-      const uint64_t w = descriptor(outputs + stage * kOutputsBytes);
+// The outputs of one warpgroup in a tile, of at most kTileRows rows.
+template <int kTileRows>
+__device__ void multiply_tile(const Fp8ExpertLinearArgs& a, const Tiles& tile, const uint8_t* stages,
+                              Shared& shared, Stage& stage, int group) {
+  const int thread = threadIdx.x % kGroupThreads, warp = thread / kWarp, lane = threadIdx.x % kWarp;
+  float total[kUnits][kTileRows / 2] = {};
+  const int stretches = int(fp8_stretches(a.in_dim));
+  const uint64_t w_first = descriptor(stages + group * kOutputsOfGroup * kFp8Stretch);
+  const uint64_t x_first = descriptor(stages + kOutputsBytes + tile.r % 8 * kFp8Stretch);
+  for (int k = 0; k < stretches; ++k, stage.next()) {
+    const uint64_t at = uint64_t(stage.index * (kStageBytes >> 4));
+    wait(shared.full[stage.index], stage.parity);
+#pragma unroll
+    for (int unit = 0; unit < kUnits; ++unit) {
+      float sum[kTileRows / 2];
       begin_multiply();
 #pragma unroll
-      for (int i = 0; i < kFp8Stretch / 32; ++i) multiply(sum, x + i * (32 >> 4), w + i * (32 >> 4), i > 0);
-      commit_multiply();
-      wait_multiply();
-      if (threadIdx.x % kGroupThreads == 0) arrive(barriers.empty[stage]);
+      for (int i = 0; i < kFp8Stretch / 32; ++i)
+        multiply(sum, w_first + at + unit * (kUnitOutputs * kFp8Stretch >> 4) + i * (32 >> 4),
+                 x_first + at + i * (32 >> 4), i > 0);
+      end_multiply(sum);
 #pragma unroll
-      for (int i = 0; i < 64; ++i) total[i] += sum[i];
+      for (int i = 0; i < kTileRows / 2; ++i) total[unit][i] += sum[i];
     }
+    if (lane == 0) arrive(shared.empty[stage.index]);
+  }
 
-    const Fp8ExpertLinearGroup to = a.groups[tile.group];
+  // The sums of a thread: outputs `o` and 8 above it of each unit, two rows of every eight.
+  const int o_begin = tile.o + group * kOutputsOfGroup, outputs = min(kOutputsOfGroup, a.out_dim - o_begin);
+  if (outputs <= 0) return;
+  const Fp8ExpertLinearGroup to = a.groups[tile.group];
+  float* y = to.y + o_begin;
+  const bool aligned = ((uint64_t(y) / sizeof(float)) | uint64_t(a.y_stride) | uint64_t(outputs)) % 4 == 0;
+  float power[kUnits][2];
+#pragma unroll
+  for (int unit = 0; unit < kUnits; ++unit)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int r = tile.r + row_of_thread + 8 * half;
-      if (r < tile.begin || r >= tile.end) continue;
-      const float scale = a.x_scales[r];
-      float* y = to.y + r * a.y_stride;
+      const int o = unit * kUnitOutputs + warp * 16 + lane / 4 + 8 * half;
+      power[unit][half] = o < outputs ? ldexpf(1, to.exponents[o_begin + o] - 127) : 0;
+    }
+  float* leaving = shared.leaving[group];
 #pragma unroll
-      for (int j = 0; j < 16; ++j) {
-        const int o = tile.o + 8 * j + lane % 4 * 2;
+  for (int first = 0; first < kTileRows; first += kLeaving) {
+    if (first >= tile.rows) break;
+    sync_group(group);
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          if (o + i < a.out_dim)
-            y[o + i] = ldexpf(total[4 * j + 2 * half + i] * scale, to.exponents[o + i] - 127);
-      }
+    for (int i = 0; i < kLeaving / 4; ++i) {
+      const int of_leaving = i / 2 * 8 + lane % 4 * 2 + i % 2, of_tile = first + of_leaving;
+      const float scale = of_tile < tile.rows ? a.x_scales[tile.r + of_tile] : 0;
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          leaving[of_leaving * kLeavingStride + unit * kUnitOutputs + warp * 16 + lane / 4 + 8 * half] =
+              total[unit][(first / 8 + i / 2) * 4 + 2 * half + i % 2] * scale * power[unit][half];
+    }
+    sync_group(group);
+    for (int i = warp; i < min(kLeaving, tile.rows - first); i += kGroupThreads / kWarp) {
+      const float* from = leaving + i * kLeavingStride;
+      float* row = y + (tile.r + first + i) * a.y_stride;
+      if (!aligned)
+        for (int o = lane; o < outputs; o += kWarp) row[o] = from[o];
+      else if (4 * lane < outputs)
+        *reinterpret_cast<float4*>(row + 4 * lane) = *reinterpret_cast<const float4*>(from + 4 * lane);
     }
   }
+}
+#endif
+
+// Grid (multiprocessors). Reads each matrix once per tile of the other.
+__global__ void __maxnreg__(kRegisters)
+    fp8_expert_linear_kernel(const __grid_constant__ Fp8ExpertLinearArgs a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  uint8_t* stages =
+      reinterpret_cast<uint8_t*>((uint64_t(dynamic_shared<uint8_t>()) + 1023) / 1024 * 1024);
+  Shared& shared = *reinterpret_cast<Shared*>(stages + kStages * kStageBytes);
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      init_barrier(shared.full[stage], 1);
+      init_barrier(shared.empty[stage], kGroups * kGroupThreads / kWarp);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  wait_for_kernel_before();
+  Tiles::count(a, shared);
+
+  Tiles tile{a, shared};
+  Stage stage;
+  if (threadIdx.x >= kGroups * kGroupThreads) {
+    keep_registers<24>();
+    if (threadIdx.x == kGroups * kGroupThreads)
+      for (int index = blockIdx.x; tile.seek(index); index += gridDim.x)
+        load_tile(a, tile, stages, shared, stage);
+  } else {
+    take_registers<216>();
+    const int group = threadIdx.x / kGroupThreads;
+    for (int index = blockIdx.x; tile.seek(index); index += gridDim.x) {
+      if (tile.rows > kRows / 2)
+        multiply_tile<kRows>(a, tile, stages, shared, stage, group);
+      else
+        multiply_tile<kRows / 2>(a, tile, stages, shared, stage, group);
+    }
+  }
+  start_next_kernel();
 #endif
 }
 
 }  // namespace
 
 void sm90::fp8_expert_linear(const Fp8ExpertLinearArgs& a, Queue& queue) {
-  if (a.rows == 0 || a.num_groups == 0) return;
-  launch(queue, unsigned(static_cast<CudaQueue&>(queue).device().multiprocessors), kThreads, kSharedBytes,
-         fp8_expert_linear_kernel, a);
+  if (a.rows == 0) return;
+  for (int g = 0; g < a.num_groups; g += kGroupsMax) {
+    Fp8ExpertLinearArgs some = a;
+    some.groups += g, some.num_groups = a.num_groups - g < kGroupsMax ? a.num_groups - g : kGroupsMax;
+    launch(queue, unsigned(static_cast<CudaQueue&>(queue).device().multiprocessors), kThreads, kSharedBytes,
+           fp8_expert_linear_kernel, some);
+  }
 }
 
 }  // namespace dsa

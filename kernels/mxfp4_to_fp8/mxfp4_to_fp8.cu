@@ -1,14 +1,16 @@
-// kernels/mxfp4_to_fp8/mxfp4_to_fp8.cu: one warp a row. Magnitudes come from a table of bytes, signs by moving bits.
+// kernels/mxfp4_to_fp8/mxfp4_to_fp8.cu: warps take pieces of matrices. Magnitudes come from a table of bytes, signs by
+// moving bits.
 #include "kernels/common/cuda.cuh"
 #include "kernels/mxfp4_to_fp8/mxfp4_to_fp8.h"
 
 namespace dsa {
 namespace {
 
-constexpr int kWarps = 8;                       // rows of a block
+constexpr int kThreads = 128, kBlocks = 9;      // of a multiprocessor
 constexpr int kShiftMin = -13, kShiftMax = 10;  // below, every code is 0; above, all but that of 0 are 448
 constexpr int kShifts = kShiftMax - kShiftMin + 1;
 constexpr int kUnit = 16, kUnitsAtOnce = 8;  // codes that a lane reads at once; how often before it writes
+constexpr int kPiece = kUnitsAtOnce * kWarp;  // units of a matrix that a warp takes
 
 // Eight codes in a word become eight bytes: `low` and `high` are the magnitudes' bytes, least magnitude first.
 __device__ uint2 expand(uint32_t word, uint2 table) {
@@ -19,47 +21,53 @@ __device__ uint2 expand(uint32_t word, uint2 table) {
           second | (__byte_perm(even, odd, 0x7362) & 0x80808080u)};
 }
 
-// Grid (ceil(out_dim / kWarps), num_groups). Reads 17 bytes and writes 32 for each block of 32 values.
-__global__ void __launch_bounds__(kWarps* kWarp)
-    mxfp4_to_fp8_kernel(const __grid_constant__ Mxfp4ToFp8Args a) {
+// Grid: any number of blocks; `pieces` are those of one matrix. Reads 17 bytes and writes 32 for each block of 32 values.
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    mxfp4_to_fp8_kernel(const __grid_constant__ Mxfp4ToFp8Args a, unsigned pieces) {
   __shared__ uint2 tables[kShifts];  // of a shift: the codes of 0, 0.5, 1, 1.5, 2, 3, 4, 6 times 2^shift
-  begin_kernel();
-  const Mxfp4ToFp8Group group = a.groups[blockIdx.y];
-  if (group.range && group.range[0] == group.range[1]) return;
-  if (threadIdx.x < 8 * kShifts) {
-    const float power = bits_to_f32(uint32_t(127 + kShiftMin + int(threadIdx.x) / 8) << 23);
-    reinterpret_cast<uint8_t*>(tables)[threadIdx.x] = f32_to_e4m3(e2m1_to_f32(threadIdx.x % 8) * power);
+  for (int i = threadIdx.x; i < 8 * kShifts; i += kThreads) {
+    const float power = bits_to_f32(uint32_t(127 + kShiftMin + i / 8) << 23);
+    reinterpret_cast<uint8_t*>(tables)[i] = f32_to_e4m3(e2m1_to_f32(uint8_t(i % 8)) * power);
   }
   __syncthreads();
+  begin_kernel();
 
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const int64_t o = blockIdx.x * int64_t(kWarps) + warp;
-  if (o >= a.out_dim) return;
-  const int units = a.in_dim / kUnit, exponent = group.exponents[o];
-  const auto* words = reinterpret_cast<const uint2*>(group.blocks + o * (a.in_dim / 2));
-  const uint8_t* scales = group.scales + o * (a.in_dim / kMxfp4Block);
-  const auto out = [&](int unit) {
-    return reinterpret_cast<uint4*>(group.codes + fp8_tile_offset(a.out_dim, o, int64_t(unit) * kUnit));
-  };
-  for (int begin = lane; begin < units; begin += kUnitsAtOnce * kWarp) {
-    uint2 word[kUnitsAtOnce];
-    int scale[kUnitsAtOnce];
+  const int lane = threadIdx.x % kWarp;
+  const int units = a.in_dim / kUnit, units_filled = int(fp8_stretches(a.in_dim)) * (kFp8Stretch / kUnit);
+  const int rows_step = kWarp / units_filled, units_step = kWarp % units_filled;  // from a unit of a lane to its next
+  const unsigned warps = gridDim.x * (kThreads / kWarp);
+  for (unsigned i = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp; i < pieces * unsigned(a.num_groups);
+       i += warps) {
+    const Mxfp4ToFp8Group& group = a.groups[i / pieces];
+    if (group.range && group.range[0] == group.range[1]) continue;
+    const unsigned first = i % pieces * kPiece + unsigned(lane);
+    int o = int(first / unsigned(units_filled)), unit = int(first % unsigned(units_filled));
+    const auto advance = [&] {
+      o += rows_step, unit += units_step;
+      if (unit >= units_filled) unit -= units_filled, ++o;
+    };
+
+    const int o_first = o, unit_first = unit;
+    uint2 words[kUnitsAtOnce];
+    int shifts[kUnitsAtOnce];
 #pragma unroll
-    for (int i = 0; i < kUnitsAtOnce; ++i) {
-      const int unit = begin + i * kWarp;
-      if (unit < units) word[i] = __ldcs(words + unit), scale[i] = scales[unit / 2];
+    for (int j = 0; j < kUnitsAtOnce; ++j, advance()) {
+      words[j] = {}, shifts[j] = 0;
+      if (o >= a.out_dim || unit >= units) continue;
+      const unsigned at = unsigned(o) * unsigned(units) + unsigned(unit);
+      words[j] = __ldcs(reinterpret_cast<const uint2*>(group.blocks) + at);
+      shifts[j] = group.scales[at / (kMxfp4Block / kUnit)] - group.exponents[o];
     }
+    o = o_first, unit = unit_first;
 #pragma unroll
-    for (int i = 0; i < kUnitsAtOnce; ++i) {
-      const int unit = begin + i * kWarp;
-      if (unit >= units) break;
-      const uint2 table = tables[max(kShiftMin, min(kShiftMax, scale[i] - exponent)) - kShiftMin];
-      const uint2 low = expand(word[i].x, table), high = expand(word[i].y, table);
-      *out(unit) = {low.x, low.y, high.x, high.y};
+    for (int j = 0; j < kUnitsAtOnce; ++j, advance()) {
+      if (o >= a.out_dim) break;
+      const uint2 table = tables[max(kShiftMin, min(kShiftMax, shifts[j])) - kShiftMin];
+      const uint2 low = expand(words[j].x, table), high = expand(words[j].y, table);
+      *reinterpret_cast<uint4*>(group.codes + fp8_tile_offset(a.out_dim, o, int64_t(unit) * kUnit)) = {
+          low.x, low.y, high.x, high.y};
     }
   }
-  const int units_filled = int(fp8_stretches(a.in_dim)) * (kFp8Stretch / kUnit);
-  for (int unit = units + lane; unit < units_filled; unit += kWarp) *out(unit) = {};
 }
 
 }  // namespace
@@ -81,9 +89,13 @@ void cuda::mxfp4_exponents(const Mxfp4ExponentsArgs& a, Queue& queue) {
   });
 }
 
+// Beside another queue one block a multiprocessor, which fits beside one of fp8_expert_linear.
 void cuda::mxfp4_to_fp8(const Mxfp4ToFp8Args& a, Queue& queue) {
-  launch(queue, dim3(unsigned(ceil_div(a.out_dim, kWarps)), unsigned(a.num_groups)), kWarps * kWarp, 0,
-         mxfp4_to_fp8_kernel, a);
+  const auto& cuda_queue = static_cast<CudaQueue&>(queue);
+  const int64_t pieces = ceil_div(int64_t(a.out_dim) * fp8_stretches(a.in_dim) * (kFp8Stretch / kUnit), kPiece),
+                wanted = ceil_div(pieces * a.num_groups, kThreads / kWarp),
+                most = int64_t(cuda_queue.device().multiprocessors) * (cuda_queue.is_side() ? 1 : kBlocks);
+  launch(queue, unsigned(wanted < most ? wanted : most), kThreads, 0, mxfp4_to_fp8_kernel, a, unsigned(pieces));
 }
 
 }  // namespace dsa

@@ -245,11 +245,15 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number) {
   Activations& a = s.activations();
   const BlockContext c{*config_, options_, observer_, frequencies_, fp8_workspace_.get(), fp8_rows_};
 
-  ops::rms_norm(s, residuals_->attention_input(s, w, number), w.attn_norm, config_->norm_eps, a.h);
+  const auto output = [&] {
+    const Tensor sum = residuals_->sum(s);
+    return BlockOutput{sum.is_null() ? a.out : sum, sum};
+  };
+  const BlockInput in{residuals_->attention_input(s, w, number), w.attn_norm};
   switch (w.attention) {
-    case AttentionKind::kda: kda(s, c, w, a.h, a.out); break;
-    case AttentionKind::latent: latent_attention(s, c, w, number, a.h, a.out); break;
-    case AttentionKind::grouped: grouped_attention(s, c, w, a.h, a.out); break;
+    case AttentionKind::kda: kda(s, c, w, in, output()); break;
+    case AttentionKind::latent: latent_attention(s, c, w, number, in, output()); break;
+    case AttentionKind::grouped: grouped_attention(s, c, w, in, output()); break;
   }
   residuals_->add(s, a.out);
 
@@ -259,11 +263,11 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number) {
     residuals_->keep(s);
     a.set_tokens(int(batch_.logit_rows.size()));
   }
-  ops::rms_norm(s, residuals_->mlp_input(s, w), w.mlp_norm, config_->norm_eps, a.h);  // [tokens, hidden]
+  const BlockInput mlp_in{residuals_->mlp_input(s, w), w.mlp_norm};
   if (w.is_moe)
-    moe(s, c, w.moe, a.h, a.out);
+    moe(s, c, w.moe, mlp_in, output());
   else
-    mlp(s, c, w.mlp, a.h, a.out);
+    mlp(s, c, w.mlp, mlp_in, output());
   residuals_->add(s, a.out);
 }
 
@@ -272,9 +276,9 @@ void Decoder::output(Step& s) {
   Activations& a = s.activations();
   const int64_t rows = int64_t(batch_.logit_rows.size());
   if (rows == 0) return;
-  ops::rms_norm(s, residuals_->output(s, *weights_), weights_->final_norm, config_->norm_eps, a.h);
   const Tensor logits(memories_.logits.device.get(), DType::f32, {rows, config_->vocab});
-  ops::linear(s, a.h, weights_->head, logits);  // [sequences, vocab]
+  ops::norm_linears(s, residuals_->output(s, *weights_), weights_->final_norm, config_->norm_eps, a.h,
+                    {{weights_->head, logits}});  // [sequences, vocab]
 }
 
 Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig> config,

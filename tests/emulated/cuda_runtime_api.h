@@ -5,6 +5,13 @@
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorLaunchFailure = 719 };
 using cudaStream_t = void*;
+using cudaEvent_t = void*;
+constexpr unsigned cudaEventDisableTiming = 2;
+// Everything has ended when its call returns.
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned) { return cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor,
   cudaDevAttrComputeCapabilityMinor,
@@ -13,7 +20,7 @@ enum cudaDeviceAttr {
   cudaDevAttrL2CacheSize
 };
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  constexpr int kValues[] = {8, 0, 3, 227 << 10, 1 << 20};
+  constexpr int kValues[] = {9, 0, 3, 227 << 10, 1 << 20};
   return *value = kValues[attribute], cudaSuccess;
 }
 
