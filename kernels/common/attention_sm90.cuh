@@ -28,6 +28,10 @@ __device__ inline uint4 piece_of(float4 low, float4 high) {
           round_to_bf16x2(high.z, high.w)};
 }
 
+// The warpgroup of the thread, in a way that shows the compiler that a warp agrees: addresses of operands then need no
+// vector registers.
+__device__ inline int warpgroup() { return __shfl_sync(kAllLanes, int(threadIdx.x) / kGroupThreads, 0); }
+
 // What threads wrote to shared memory becomes visible to the products that follow, of the threads that the writers meet
 // at a barrier afterwards.
 __device__ inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

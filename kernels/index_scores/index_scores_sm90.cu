@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(S::groups* kGroupThreads)
   const int tokens = int(min(int64_t(S::tokens), a.tokens - t0));
   const int p_begin = blockIdx.x * tiles * kTileRows, p_end = min(p_begin + tiles * kTileRows, a.context);
 
-  const int group = threadIdx.x / kGroupThreads, warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
+  const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   uint8_t* keys = all_keys + group * S::stages * kKeysBytes;
   const int row = warp * 16 + lane / 4 + lane % 2 * 8;  // that the lane writes, of every other token
 

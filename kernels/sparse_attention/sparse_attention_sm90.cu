@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 
   take_registers<216>();
-  const int group = threadIdx.x / kGroupThreads, warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
+  const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   const int row = warp * 16 + lane / 4;  // heads of the thread: this one and 8 below it
   constexpr int kAtOnce = 8;             // pieces that a thread has on their way
   for (int first = threadIdx.x; first < kHeads * kLatentDim / 8; first += kAtOnce * kMultiplyThreads) {
