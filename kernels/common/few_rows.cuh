@@ -109,7 +109,8 @@ class FewRows {
 
   // Sends the first weights on their way.
   __device__ void start() {
-    ahead_ = {first_, member(), 0, 0, tile_of(first_)};
+    ahead_.slot = 0;
+    aim(first_);
     for (int i = 0; i < kSlots - 1; ++i) fetch();
   }
 
@@ -125,19 +126,33 @@ class FewRows {
       const uint4* rows = kept(tile.row + (group < rows_ ? group : 0));
       float total[4] = {};
       bool nan[2] = {};
+      const int o = tile.o_begin + group, last = max(tile.out_dim - 1, 0);
+      int scales_at[2] = {};  // of both rows of this lane in a slot
+      if constexpr (Weights::kScaled) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          scales_at[half] = 8 * (8 * half + group) + quad +
+                            int(uint64_t(tile.w.scale_address(min(o + 8 * half, last), 0)) % 4);
+      }
+      const auto scale = [&](int stretch, int half) {  // both are known before they are needed
+        return tile.out_dim > 0 && stretch < stretches
+                   ? tile.w.scale(min(o + 8 * half, last), stretch * kStretch)
+                   : 0.f;
+      };
+      float low_next = scale(member(), 0), high_next = scale(member(), 1);
       for (int stretch = member(); stretch < stretches; stretch += team_) {
+        const float low = low_next, high = high_next;
+        low_next = scale(stretch + team_, 0), high_next = scale(stretch + team_, 1);
         float sum[4] = {};
 #pragma unroll 1
         for (int run = 0; run < kRuns; ++run) {
           wait_for_copies<kSlots - 2>();
           if constexpr (Weights::kScaled || Weights::kTransposed) __syncwarp();  // lanes copy for each other
           fetch();
-          multiply(tile, slots_ + slot * kSlotVectors<Weights>, stretch, run, rows, sum, nan);
+          multiply(tile.w, slots_ + slot * kSlotVectors<Weights>, scales_at,
+                   rows + (stretch * (kStretch / 8) + run * 4 * kOctets + quad) * kPiecesX, sum, nan);
           slot = slot + 1 < kSlots ? slot + 1 : 0;
         }
-        const int o = tile.o_begin + group;
-        const float low = o < tile.out_dim ? tile.w.scale(o, stretch * kStretch) : 0,
-                    high = o + 8 < tile.out_dim ? tile.w.scale(o + 8, stretch * kStretch) : 0;
         total[0] += low * sum[0], total[1] += low * sum[1];
         total[2] += high * sum[2], total[3] += high * sum[3];
       }
@@ -160,9 +175,11 @@ class FewRows {
         const Tile to = locate_(number);
         const int r = i % of_team / 16, o = to.o_begin + i % 16;
         if (o >= to.out_dim) continue;
+        const float* parts = sums + (team * team_ * rows_ + r) * 16 + i % 16;
         float all = 0;
-        for (int part = 0; part < team_; ++part)
-          all += sums[(team * team_ * rows_ + part * rows_ + r) * 16 + i % 16];
+#pragma unroll
+        for (int part = 0; part < kProductWarps; ++part)
+          if (part < team_) all += parts[part * rows_ * 16];
         finish(to, number, r, o, all);
       }
     }
@@ -171,9 +188,13 @@ class FewRows {
 
  private:
   static constexpr int kRuns = kStretch / (4 * Weights::kRun), kOctets = Weights::kRun / 8;
+  // The slot that is fetched next.
   struct Ahead {
     int round, stretch, run, slot;
-    Tile tile;
+    bool more;
+    const char* rows[2];   // of this lane, from their first input on; null: there is none
+    const uint8_t* words;  // around the scales of a row, of which this lane copies every second one
+    int words_left;        // bytes from there to the end of the row
   };
 
   __device__ int member() const { return threadIdx.x / kWarp % team_; }
@@ -186,46 +207,66 @@ class FewRows {
     return round < rounds() && number < tiles_ ? locate_(number) : Tile{};
   }
 
+  // Turns to the first slot of a round.
+  __device__ void aim(int round) {
+    const int lane = threadIdx.x % kWarp, group = lane / 4;
+    const Tile tile = tile_of(round);
+    ahead_.round = round, ahead_.stretch = member(), ahead_.run = 0;
+    ahead_.more = tile.out_dim > 0 && ahead_.stretch < stretches_of(in_dim_);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int o = tile.o_begin + 8 * half + (Weights::kTransposed ? 0 : group);
+      const auto* row =
+          static_cast<const char*>(Weights::kTransposed ? tile.w.address(0, o) : tile.w.address(o, 0));
+      ahead_.rows[half] = o < tile.out_dim ? row : nullptr;
+    }
+    if constexpr (Weights::kTransposed) stride_ = tile.w.row_stride * int64_t(sizeof(bf16));
+    if constexpr (Weights::kScaled) {
+      const int o = tile.o_begin + lane / 2, skipped = 4 * (lane % 2);
+      const bool exists = o < tile.out_dim;
+      const uint8_t* scales = exists ? tile.w.scale_address(o, 0) : nullptr;
+      const int before = int(uint64_t(scales) % 4);
+      ahead_.words = scales - before + skipped;
+      ahead_.words_left = exists ? in_dim_ / kMxfp4Block + before - skipped : 0;
+    }
+  }
+
   // One more slot, or an empty group of copies.
   __device__ void fetch() {
-    const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
-    if (ahead_.tile.out_dim > 0 && ahead_.stretch < stretches_of(in_dim_)) {
+    if (ahead_.more) {
+      const int lane = threadIdx.x % kWarp, quad = lane % 4;
       uint4* slot = slots_ + ahead_.slot * kSlotVectors<Weights>;
-      const Tile& tile = ahead_.tile;
       const int begin = ahead_.stretch * kStretch + 4 * ahead_.run * Weights::kRun;
-      const int k = begin + quad * Weights::kRun;
+      const int k = begin + (Weights::kTransposed ? lane : quad * Weights::kRun);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        const char* from = ahead_.rows[half];
+        const bool exists = from != nullptr && k < in_dim_;
         if constexpr (Weights::kTransposed) {  // 32 rows of 16 outputs
-          const int o = tile.o_begin + 8 * half, row = begin + lane;
-          const bool exists = o < tile.out_dim && row < in_dim_;
-          copy_async(slot + 2 * lane + half, tile.w.data + (exists ? row * tile.w.row_stride + o : 0),
-                     exists);
-          continue;
-        }
-        const int o = tile.o_begin + 8 * half + group;
-        const bool exists = o < tile.out_dim && k < in_dim_;
-        const auto* from = static_cast<const uint4*>(tile.w.address(exists ? o : 0, exists ? k : 0));
+          copy_async(slot + 2 * lane + half, from + k * stride_, exists);
+        } else {
 #pragma unroll
-        for (int i = 0; i < Weights::kVectors; ++i)
-          copy_async(slot + (half * Weights::kVectors + i) * kWarp + lane, from + i, exists);
+          for (int i = 0; i < Weights::kVectors; ++i)
+            copy_async(slot + (half * Weights::kVectors + i) * kWarp + lane,
+                       from + k * Weights::kBits / 8 + 16 * i, exists);
+        }
       }
       if constexpr (Weights::kScaled) {  // the two words around the four scales of a row
-        const int o = tile.o_begin + lane / 2, count = min(4, (in_dim_ - begin) / kMxfp4Block);
-        const uint8_t* scales = tile.w.scale_address(o < tile.out_dim ? o : 0, begin);
-        const int before = int(uint64_t(scales) % 4), word = lane % 2;
-        copy_word_async(reinterpret_cast<uint32_t*>(slot + 2 * kWarp) + lane, scales - before + 4 * word,
-                        o < tile.out_dim ? max(0, min(4, before + count - 4 * word)) : 0);
+        const int at = begin / kMxfp4Block;
+        copy_word_async(reinterpret_cast<uint32_t*>(slot + 2 * kWarp) + lane, ahead_.words + at,
+                        max(0, min(4, ahead_.words_left - at)));
       }
-      if (++ahead_.run == kRuns) ahead_.run = 0, ahead_.stretch += team_;
-      if (ahead_.stretch >= stretches_of(in_dim_))
-        ahead_.stretch = member(), ahead_.round += step_, ahead_.tile = tile_of(ahead_.round);
       ahead_.slot = ahead_.slot + 1 < kSlots ? ahead_.slot + 1 : 0;
+      if (++ahead_.run == kRuns) {
+        ahead_.run = 0, ahead_.stretch += team_;
+        if (ahead_.stretch >= stretches_of(in_dim_)) aim(ahead_.round + step_);
+      }
     }
     commit_copies();
   }
 
-  __device__ void multiply(const Tile& tile, const uint4* slot, int stretch, int run, const uint4* rows,
+  // `scales_at`: bytes behind the codes of the slot. Weights that do not exist are zero.
+  __device__ void multiply(const Weights& w, const uint4* slot, const int (&scales_at)[2], const uint4* at,
                            float (&sum)[4], bool (&nan)[2]) const {
     const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
     typename Weights::Raw raw[2];
@@ -245,27 +286,22 @@ class FewRows {
       }
       uint32_t scale = 0;
       if constexpr (Weights::kScaled) {
-        const int o = tile.o_begin + 8 * half + group, begin = stretch * kStretch;
-        if (o < tile.out_dim && begin + quad * Weights::kRun < in_dim_) {
-          const auto* bytes = reinterpret_cast<const uint8_t*>(slot + 2 * kWarp) + 8 * (8 * half + group);
-          scale = bytes[uint64_t(tile.w.scale_address(o, begin)) % 4 + quad];
-        }
+        scale = reinterpret_cast<const uint8_t*>(slot + 2 * kWarp)[scales_at[half]];
         large |= scale > 128;
       }
       raw[half] = Weights::raw(vectors, scale);
     }
     if constexpr (Weights::kScaled) {
-      if (__ballot_sync(kAllLanes, large)) return multiply<true>(tile.w, raw, stretch, run, rows, sum, nan);
+      if (__ballot_sync(kAllLanes, large)) return multiply<true>(w, raw, at, sum, nan);
     }
-    multiply<false>(tile.w, raw, stretch, run, rows, sum, nan);
+    multiply<false>(w, raw, at, sum, nan);
   }
 
   template <bool kLarge>
-  __device__ void multiply(const Weights& w, const typename Weights::Raw (&raw)[2], int stretch, int run,
-                           const uint4* rows, float (&sum)[4], bool (&nan)[2]) const {
+  __device__ void multiply(const Weights& w, const typename Weights::Raw (&raw)[2], const uint4* at,
+                           float (&sum)[4], bool (&nan)[2]) const {
     constexpr int kPiecesW = Weights::kPieces, kMost = kPiecesX > kPiecesW ? kPiecesX : kPiecesW;
-    const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
-    const uint4* at = rows + (stretch * (kStretch / 8) + run * 4 * kOctets + quad) * kPiecesX;
+    const int group = threadIdx.x % kWarp / 4;
 #pragma unroll
     for (int octet = 0; octet < kOctets; ++octet) {
       uint4 column[kPiecesX] = {};
@@ -302,6 +338,7 @@ class FewRows {
   float* const sums_;
   uint4* const kept_;
   Ahead ahead_;
+  int64_t stride_ = 0;  // bytes from input to input of transposed weights
 };
 
 }  // namespace dsa
