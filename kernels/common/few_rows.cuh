@@ -6,7 +6,7 @@
 // few, a block has several teams with a tile each.
 #pragma once
 
-#include "kernels/common/cuda_word_copy.cuh"
+#include "kernels/common/cuda_places.cuh"
 #include "kernels/common/products.cuh"
 
 namespace dsa {
@@ -98,7 +98,12 @@ class FewRows {
         tiles_(tiles),
         first_(first),
         step_(step),
-        slots_(shared + threadIdx.x / kWarp * kSlots * kSlotVectors<Weights>),
+        inputs_(in_dim - (Weights::kTransposed ? lane() : lane() % 4 * Weights::kRun)),
+        vectors_(place_of(shared + warp() * kSlots * kSlotVectors<Weights> +
+                          (Weights::kTransposed ? 2 : 1) * lane())),
+        words_(place_of(
+            reinterpret_cast<uint32_t*>(shared + warp() * kSlots * kSlotVectors<Weights> + 2 * kWarp) +
+            lane())),
         sums_(reinterpret_cast<float*>(shared + kSlotBytes<Weights> / sizeof(uint4))),
         kept_(shared + (kSlotBytes<Weights> + few_rows_sum_bytes(rows)) / sizeof(uint4)) {}
 
@@ -109,7 +114,7 @@ class FewRows {
 
   // Sends the first weights on their way.
   __device__ void start() {
-    ahead_.slot = 0;
+    ahead_.slot_at = 0;
     aim(first_);
     for (int i = 0; i < kSlots - 1; ++i) fetch();
   }
@@ -117,22 +122,22 @@ class FewRows {
   // All sums: finish(tile, number of the tile, row, output, sum). The rows are kept, and the block has met since.
   template <class Finish>
   __device__ void run(const Finish& finish) {
-    const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4, warp = threadIdx.x / kWarp;
-    const int stretches = stretches_of(in_dim_), rounds = this->rounds();
-    int slot = 0;
+    const int group = lane() / 4, quad = lane() % 4, stretches = stretches_of(in_dim_),
+              rounds = this->rounds();
+    int slot_at = 0;
     bool odd = false;
     for (int round = first_; round < rounds; round += step_, odd = !odd) {
       const Tile tile = tile_of(round);
-      const uint4* rows = kept(tile.row + (group < rows_ ? group : 0));
+      const SharedPlace rows = place_of(kept(tile.row + (group < rows_ ? group : 0)) + quad * kPiecesX);
       float total[4] = {};
       bool nan[2] = {};
       const int o = tile.o_begin + group, last = max(tile.out_dim - 1, 0);
-      int scales_at[2] = {};  // of both rows of this lane in a slot
+      SharedPlace scales[2] = {};  // of both rows of this lane in the first slot
       if constexpr (Weights::kScaled) {
 #pragma unroll
         for (int half = 0; half < 2; ++half)
-          scales_at[half] = 8 * (8 * half + group) + quad +
-                            int(uint64_t(tile.w.scale_address(min(o + 8 * half, last), 0)) % 4);
+          scales[half] = words_ - 4 * lane() + 8 * (8 * half + group) + quad +
+                         int(uint64_t(tile.w.scale_address(min(o + 8 * half, last), 0)) % 4);
       }
       const auto scale = [&](int stretch, int half) {  // both are known before they are needed
         return tile.out_dim > 0 && stretch < stretches
@@ -149,9 +154,10 @@ class FewRows {
           wait_for_copies<kSlots - 2>();
           if constexpr (Weights::kScaled || Weights::kTransposed) __syncwarp();  // lanes copy for each other
           fetch();
-          multiply(tile.w, slots_ + slot * kSlotVectors<Weights>, scales_at,
-                   rows + (stretch * (kStretch / 8) + run * 4 * kOctets + quad) * kPiecesX, sum, nan);
-          slot = slot + 1 < kSlots ? slot + 1 : 0;
+          multiply(tile.w, slot_at, scales,
+                   rows + (stretch * (kStretch / 8) + run * 4 * kOctets) * kPiecesX * int(sizeof(uint4)), sum,
+                   nan);
+          slot_at = next(slot_at);
         }
         total[0] += low * sum[0], total[1] += low * sum[1];
         total[2] += high * sum[2], total[3] += high * sum[3];
@@ -165,7 +171,8 @@ class FewRows {
       for (int i = 0; i < 4; ++i) {
         const int r = 2 * quad + i % 2;
         if (r < rows_)
-          sums[(warp * rows_ + r) * 16 + 8 * (i / 2) + group] = (i < 2 ? nan_low : nan_high) ? NAN : total[i];
+          sums[(warp() * rows_ + r) * 16 + 8 * (i / 2) + group] =
+              (i < 2 ? nan_low : nan_high) ? NAN : total[i];
       }
       __syncthreads();  // the sums of the round before have been added by all who come here
       const int of_team = rows_ * 16;
@@ -190,13 +197,20 @@ class FewRows {
   static constexpr int kRuns = kStretch / (4 * Weights::kRun), kOctets = Weights::kRun / 8;
   // The slot that is fetched next.
   struct Ahead {
-    int round, stretch, run, slot;
+    int round, stretch, run, slot_at;
     bool more;
-    const char* rows[2];   // of this lane, from their first input on; null: there is none
+    const char* rows[2];   // of this lane, from its first input on; null: there is none
     const uint8_t* words;  // around the scales of a row, of which this lane copies every second one
     int words_left;        // bytes from there to the end of the row
   };
 
+  __device__ static int lane() { return int(threadIdx.x) % kWarp; }
+  __device__ static int warp() { return int(threadIdx.x) / kWarp; }
+  // The slot behind one, of this warp.
+  __device__ static int next(int slot_at) {
+    constexpr int kBytes = kSlotVectors<Weights> * int(sizeof(uint4));
+    return slot_at + kBytes < kSlots * kBytes ? slot_at + kBytes : 0;
+  }
   __device__ int member() const { return threadIdx.x / kWarp % team_; }
   __device__ int rounds() const {
     const int teams = kProductWarps / team_;
@@ -209,20 +223,21 @@ class FewRows {
 
   // Turns to the first slot of a round.
   __device__ void aim(int round) {
-    const int lane = threadIdx.x % kWarp, group = lane / 4;
+    const int group = lane() / 4;
     const Tile tile = tile_of(round);
     ahead_.round = round, ahead_.stretch = member(), ahead_.run = 0;
     ahead_.more = tile.out_dim > 0 && ahead_.stretch < stretches_of(in_dim_);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int o = tile.o_begin + 8 * half + (Weights::kTransposed ? 0 : group);
-      const auto* row =
-          static_cast<const char*>(Weights::kTransposed ? tile.w.address(0, o) : tile.w.address(o, 0));
+      const int64_t first = in_dim_ - inputs_;
+      const auto* row = static_cast<const char*>(Weights::kTransposed ? tile.w.address(first, o)
+                                                                      : tile.w.address(o, int(first)));
       ahead_.rows[half] = o < tile.out_dim ? row : nullptr;
     }
     if constexpr (Weights::kTransposed) stride_ = tile.w.row_stride * int64_t(sizeof(bf16));
     if constexpr (Weights::kScaled) {
-      const int o = tile.o_begin + lane / 2, skipped = 4 * (lane % 2);
+      const int o = tile.o_begin + lane() / 2, skipped = 4 * (lane() % 2);
       const bool exists = o < tile.out_dim;
       const uint8_t* scales = exists ? tile.w.scale_address(o, 0) : nullptr;
       const int before = int(uint64_t(scales) % 4);
@@ -234,29 +249,25 @@ class FewRows {
   // One more slot, or an empty group of copies.
   __device__ void fetch() {
     if (ahead_.more) {
-      const int lane = threadIdx.x % kWarp, quad = lane % 4;
-      uint4* slot = slots_ + ahead_.slot * kSlotVectors<Weights>;
-      const int begin = ahead_.stretch * kStretch + 4 * ahead_.run * Weights::kRun;
-      const int k = begin + (Weights::kTransposed ? lane : quad * Weights::kRun);
+      const int begin = ahead_.stretch * kStretch + 4 * ahead_.run * Weights::kRun, at = ahead_.slot_at;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const char* from = ahead_.rows[half];
-        const bool exists = from != nullptr && k < in_dim_;
+        const bool exists = from != nullptr && begin < inputs_;
         if constexpr (Weights::kTransposed) {  // 32 rows of 16 outputs
-          copy_async(slot + 2 * lane + half, from + k * stride_, exists);
+          copy_async_to(vectors_ + at + 16 * half, from + begin * stride_, exists);
         } else {
 #pragma unroll
           for (int i = 0; i < Weights::kVectors; ++i)
-            copy_async(slot + (half * Weights::kVectors + i) * kWarp + lane,
-                       from + k * Weights::kBits / 8 + 16 * i, exists);
+            copy_async_to(vectors_ + at + (half * Weights::kVectors + i) * kWarp * 16,
+                          from + begin * Weights::kBits / 8 + 16 * i, exists);
         }
       }
       if constexpr (Weights::kScaled) {  // the two words around the four scales of a row
-        const int at = begin / kMxfp4Block;
-        copy_word_async(reinterpret_cast<uint32_t*>(slot + 2 * kWarp) + lane, ahead_.words + at,
-                        max(0, min(4, ahead_.words_left - at)));
+        const int block = begin / kMxfp4Block;
+        copy_word_async(words_ + at, ahead_.words + block, max(0, min(4, ahead_.words_left - block)));
       }
-      ahead_.slot = ahead_.slot + 1 < kSlots ? ahead_.slot + 1 : 0;
+      ahead_.slot_at = next(at);
       if (++ahead_.run == kRuns) {
         ahead_.run = 0, ahead_.stretch += team_;
         if (ahead_.stretch >= stretches_of(in_dim_)) aim(ahead_.round + step_);
@@ -265,49 +276,51 @@ class FewRows {
     commit_copies();
   }
 
-  // `scales_at`: bytes behind the codes of the slot. Weights that do not exist are zero.
-  __device__ void multiply(const Weights& w, const uint4* slot, const int (&scales_at)[2], const uint4* at,
+  // Weights that do not exist are zero.
+  __device__ void multiply(const Weights& w, int slot_at, const SharedPlace (&scales)[2], SharedPlace rows,
                            float (&sum)[4], bool (&nan)[2]) const {
-    const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
     typename Weights::Raw raw[2];
     bool large = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       uint4 vectors[Weights::kVectors];
-#pragma unroll
-      for (int i = 0; i < Weights::kVectors; ++i)
-        vectors[i] = slot[(half * Weights::kVectors + i) * kWarp + lane];
       if constexpr (Weights::kTransposed) {
-        const auto* values = reinterpret_cast<const uint16_t*>(slot) + quad * 8 * 16 + 8 * half + group;
+        const SharedPlace values =
+            vectors_ - 32 * lane() + slot_at + (lane() % 4 * 8 * 16 + 8 * half + lane() / 4) * 2;
         const auto pair = [&](int i) {
-          return values[2 * i * 16] | uint32_t(values[(2 * i + 1) * 16]) << 16;
+          return load_half(values + 2 * i * 32) | load_half(values + (2 * i + 1) * 32) << 16;
         };
         vectors[0] = {pair(0), pair(1), pair(2), pair(3)};
+      } else {
+#pragma unroll
+        for (int i = 0; i < Weights::kVectors; ++i)
+          vectors[i] = load_vector(vectors_ + slot_at + (half * Weights::kVectors + i) * kWarp * 16);
       }
       uint32_t scale = 0;
       if constexpr (Weights::kScaled) {
-        scale = reinterpret_cast<const uint8_t*>(slot + 2 * kWarp)[scales_at[half]];
+        scale = load_byte(scales[half] + slot_at);
         large |= scale > 128;
       }
       raw[half] = Weights::raw(vectors, scale);
     }
     if constexpr (Weights::kScaled) {
-      if (__ballot_sync(kAllLanes, large)) return multiply<true>(w, raw, at, sum, nan);
+      if (__ballot_sync(kAllLanes, large)) return multiply<true>(w, raw, rows, sum, nan);
     }
-    multiply<false>(w, raw, at, sum, nan);
+    multiply<false>(w, raw, rows, sum, nan);
   }
 
   template <bool kLarge>
-  __device__ void multiply(const Weights& w, const typename Weights::Raw (&raw)[2], const uint4* at,
+  __device__ void multiply(const Weights& w, const typename Weights::Raw (&raw)[2], SharedPlace rows,
                            float (&sum)[4], bool (&nan)[2]) const {
     constexpr int kPiecesW = Weights::kPieces, kMost = kPiecesX > kPiecesW ? kPiecesX : kPiecesW;
-    const int group = threadIdx.x % kWarp / 4;
+    const int group = lane() / 4;
 #pragma unroll
     for (int octet = 0; octet < kOctets; ++octet) {
       uint4 column[kPiecesX] = {};
       if (group < rows_) {
 #pragma unroll
-        for (int piece = 0; piece < kPiecesX; ++piece) column[piece] = at[octet * 4 * kPiecesX + piece];
+        for (int piece = 0; piece < kPiecesX; ++piece)
+          column[piece] = load_vector(rows + (octet * 4 * kPiecesX + piece) * int(sizeof(uint4)));
       }
       uint32_t low[4][kPiecesW], high[4][kPiecesW];
       if constexpr (Weights::kScaled) {
@@ -334,7 +347,9 @@ class FewRows {
 
   const Locate& locate_;
   const int in_dim_, rows_, team_, tiles_, first_, step_;
-  uint4* const slots_;
+  const int inputs_;           // from the first one of this lane on
+  const SharedPlace vectors_;  // of this lane in the first slot of its warp
+  const SharedPlace words_;    // the same of words of scales
   float* const sums_;
   uint4* const kept_;
   Ahead ahead_;

@@ -84,6 +84,7 @@ class TimedBackend final : public Backend {
   Storage& storage() override { return backend_.storage(); }
   std::shared_ptr<void> enter_thread() override { return backend_.enter_thread(); }
   int fp8_rows() const override { return backend_.fp8_rows(); }
+  bool fuses() const override { return backend_.fuses(); }
   bool can_replay() const override { return replays && watch != Watch::experts && backend_.can_replay(); }
   void replay(uint64_t key, const std::function<void()>& work) override {
     if (watch == Watch::operators) return clock_.replay(work);
@@ -117,6 +118,12 @@ class TimedBackend final : public Backend {
     std::vector<int32_t> offsets(size_t(args.experts) + 1);
     if (!storage().read(offsets.data(), args.offsets, offsets.size() * sizeof(int32_t)).is_ok()) return;
     for (size_t e = 0; e + 1 < offsets.size(); ++e) experts_used += offsets[e + 1] > offsets[e] ? 1 : 0;
+  }
+  void note_experts(const ExpertUpArgs& args) {
+    std::vector<int32_t> ids(size_t(args.tokens) * size_t(args.top_k));
+    if (!storage().read(ids.data(), args.expert_ids, ids.size() * sizeof(int32_t)).is_ok()) return;
+    std::sort(ids.begin(), ids.end());
+    experts_used += std::unique(ids.begin(), ids.end()) - ids.begin();
   }
 
   static inline TimedBackend* timed_ = nullptr;
