@@ -279,8 +279,7 @@ __device__ void multiply_tile(const Fp8ExpertLinearArgs& a, const Tiles& tile, c
 __global__ void __maxnreg__(kRegisters)
     fp8_expert_linear_kernel(const __grid_constant__ Fp8ExpertLinearArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* stages =
-      reinterpret_cast<uint8_t*>((uint64_t(dynamic_shared<uint8_t>()) + 1023) / 1024 * 1024);
+  uint8_t* stages = reinterpret_cast<uint8_t*>((uint64_t(dynamic_shared<uint8_t>()) + 1023) / 1024 * 1024);
   Shared& shared = *reinterpret_cast<Shared*>(stages + kStages * kStageBytes);
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {

@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 128, kBlocks = 9;      // of a multiprocessor
 constexpr int kShiftMin = -13, kShiftMax = 10;  // below, every code is 0; above, all but that of 0 are 448
 constexpr int kShifts = kShiftMax - kShiftMin + 1;
-constexpr int kUnit = 16, kUnitsAtOnce = 8;  // codes that a lane reads at once; how often before it writes
+constexpr int kUnit = 16, kUnitsAtOnce = 8;   // codes that a lane reads at once; how often before it writes
 constexpr int kPiece = kUnitsAtOnce * kWarp;  // units of a matrix that a warp takes
 
 // Eight codes in a word become eight bytes: `low` and `high` are the magnitudes' bytes, least magnitude first.
@@ -34,10 +34,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
   const int lane = threadIdx.x % kWarp;
   const int units = a.in_dim / kUnit, units_filled = int(fp8_stretches(a.in_dim)) * (kFp8Stretch / kUnit);
-  const int rows_step = kWarp / units_filled, units_step = kWarp % units_filled;  // from a unit of a lane to its next
+  const int rows_step = kWarp / units_filled,
+            units_step = kWarp % units_filled;  // from a unit of a lane to its next
   const unsigned warps = gridDim.x * (kThreads / kWarp);
-  for (unsigned i = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp; i < pieces * unsigned(a.num_groups);
-       i += warps) {
+  for (unsigned i = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
+       i < pieces * unsigned(a.num_groups); i += warps) {
     const Mxfp4ToFp8Group& group = a.groups[i / pieces];
     if (group.range && group.range[0] == group.range[1]) continue;
     const unsigned first = i % pieces * kPiece + unsigned(lane);
@@ -92,10 +93,12 @@ void cuda::mxfp4_exponents(const Mxfp4ExponentsArgs& a, Queue& queue) {
 // Beside another queue one block a multiprocessor, which fits beside one of fp8_expert_linear.
 void cuda::mxfp4_to_fp8(const Mxfp4ToFp8Args& a, Queue& queue) {
   const auto& cuda_queue = static_cast<CudaQueue&>(queue);
-  const int64_t pieces = ceil_div(int64_t(a.out_dim) * fp8_stretches(a.in_dim) * (kFp8Stretch / kUnit), kPiece),
+  const int64_t pieces =
+                    ceil_div(int64_t(a.out_dim) * fp8_stretches(a.in_dim) * (kFp8Stretch / kUnit), kPiece),
                 wanted = ceil_div(pieces * a.num_groups, kThreads / kWarp),
                 most = int64_t(cuda_queue.device().multiprocessors) * (cuda_queue.is_side() ? 1 : kBlocks);
-  launch(queue, unsigned(wanted < most ? wanted : most), kThreads, 0, mxfp4_to_fp8_kernel, a, unsigned(pieces));
+  launch(queue, unsigned(wanted < most ? wanted : most), kThreads, 0, mxfp4_to_fp8_kernel, a,
+         unsigned(pieces));
 }
 
 }  // namespace dsa
