@@ -115,12 +115,6 @@ class TimedBackend final : public Backend {
     if (!storage().read(offsets.data(), args.offsets, offsets.size() * sizeof(int32_t)).is_ok()) return;
     for (size_t e = 0; e + 1 < offsets.size(); ++e) experts_used += offsets[e + 1] > offsets[e] ? 1 : 0;
   }
-  void note_experts(const ExpertUpArgs& args) {
-    std::vector<int32_t> ids(size_t(args.tokens) * size_t(args.top_k));
-    if (!storage().read(ids.data(), args.expert_ids, ids.size() * sizeof(int32_t)).is_ok()) return;
-    std::sort(ids.begin(), ids.end());
-    experts_used += std::unique(ids.begin(), ids.end()) - ids.begin();
-  }
 
   void note_experts(const ExpertUpArgs& args) {
     std::vector<int32_t> ids(size_t(args.tokens) * size_t(args.top_k));
