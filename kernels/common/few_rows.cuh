@@ -15,12 +15,14 @@ constexpr int kFewRows = 8;  // columns of an mma
 constexpr int kSlots = 6;    // of weights of a warp
 
 __host__ __device__ inline int stretches_of(int in_dim) { return (in_dim + kStretch - 1) / kStretch; }
-// Warps that share the inputs of a tile.
-__host__ __device__ inline int team_size(int in_dim) {
-  int warps = 1;
-  while (warps < kProductWarps && warps < stretches_of(in_dim)) warps *= 2;
-  return warps;
+// The stretches of a tile are added in so many parts, and then these; see product_tile.
+__host__ __device__ inline int parts_of(int in_dim) {
+  int parts = 1;
+  while (parts < kProductWarps && parts < stretches_of(in_dim)) parts *= 2;
+  return parts;
 }
+// Warps that share a tile: a power of two up to parts_of(in_dim), which is the most. Every number gives the same bits.
+__host__ __device__ inline int team_size(int in_dim) { return parts_of(in_dim); }
 
 // What a slot holds: a run of each lane for two rows, and the scales of 16 rows.
 template <class Weights>
@@ -29,8 +31,8 @@ constexpr int kSlotVectors = 2 * Weights::kVectors* kWarp + (Weights::kScaled ? 
 // Shared memory of a block, in order: slots, sums, rows as pieces in the order of fragments.
 template <class Weights>
 constexpr size_t kSlotBytes = size_t(kProductWarps) * kSlots* kSlotVectors<Weights> * sizeof(uint4);
-inline __host__ __device__ size_t few_rows_sum_bytes(int rows) {
-  return size_t(2) * kProductWarps * rows * 16 * sizeof(float);
+inline __host__ __device__ size_t few_rows_sum_bytes(int rows, int in_dim, int team) {
+  return size_t(2) * size_t(kProductWarps / team) * size_t(parts_of(in_dim)) * rows * 16 * sizeof(float);
 }
 template <int kPiecesX>
 __host__ __device__ inline size_t kept_bytes(int rows, int in_dim) {
@@ -38,28 +40,37 @@ __host__ __device__ inline size_t kept_bytes(int rows, int in_dim) {
 }
 // `rows` are multiplied at once, `kept` of them lie in shared memory.
 template <class Weights, int kPiecesX>
+__host__ __device__ inline size_t few_rows_bytes(int rows, int kept, int in_dim, int team) {
+  return kSlotBytes<Weights> + few_rows_sum_bytes(rows, in_dim, team) + kept_bytes<kPiecesX>(kept, in_dim);
+}
+template <class Weights, int kPiecesX>
 __host__ __device__ inline size_t few_rows_bytes(int rows, int kept, int in_dim) {
-  return kSlotBytes<Weights> + few_rows_sum_bytes(rows) + kept_bytes<kPiecesX>(kept, in_dim);
+  return few_rows_bytes<Weights, kPiecesX>(rows, kept, in_dim, team_size(in_dim));
 }
 
-// Puts a row where products read it; all threads of the block share the work. read(k, value) gives inputs k .. k + 7.
+// Puts inputs 8 octet .. 8 octet + 7 of a row where products read them.
+template <class Weights, int kPiecesX>
+__device__ void keep_octet(uint4* kept, int octet, const float (&value)[8]) {
+  constexpr int kOctets = Weights::kRun / 8;
+  uint32_t pairs[4][kPiecesX];
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair)
+    cut(value[Weights::kApart ? pair : 2 * pair], value[Weights::kApart ? pair + 4 : 2 * pair + 1],
+        pairs[pair]);
+  const int run = octet / (4 * kOctets) * kOctets * 4, of_run = octet % kOctets,
+            of_quad = octet / kOctets % 4;
+#pragma unroll
+  for (int piece = 0; piece < kPiecesX; ++piece)
+    kept[(run + of_run * 4 + of_quad) * kPiecesX + piece] = {pairs[0][piece], pairs[1][piece],
+                                                             pairs[2][piece], pairs[3][piece]};
+}
+// The same for a row; all threads of the block share the work. read(k, value) gives inputs k .. k + 7.
 template <class Weights, int kPiecesX, class Read>
 __device__ void keep_row(uint4* kept, int in_dim, const Read& read) {
-  constexpr int kOctets = Weights::kRun / 8;
   for (int octet = threadIdx.x; octet < stretches_of(in_dim) * (kStretch / 8); octet += blockDim.x) {
     float value[8] = {};
     if (octet * 8 < in_dim) read(octet * 8, value);
-    uint32_t pairs[4][kPiecesX];
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair)
-      cut(value[Weights::kApart ? pair : 2 * pair], value[Weights::kApart ? pair + 4 : 2 * pair + 1],
-          pairs[pair]);
-    const int run = octet / (4 * kOctets) * kOctets * 4, of_run = octet % kOctets,
-              of_quad = octet / kOctets % 4;
-#pragma unroll
-    for (int piece = 0; piece < kPiecesX; ++piece)
-      kept[(run + of_run * 4 + of_quad) * kPiecesX + piece] = {pairs[0][piece], pairs[1][piece],
-                                                               pairs[2][piece], pairs[3][piece]};
+    keep_octet<Weights, kPiecesX>(kept, octet, value);
   }
 }
 // Inputs k .. k + 7 of a row in global memory; in_dim is a multiple of 8.
@@ -95,6 +106,7 @@ class FewRows {
         in_dim_(in_dim),
         rows_(rows),
         team_(team),
+        parts_(parts_of(in_dim)),
         tiles_(tiles),
         first_(first),
         step_(step),
@@ -105,7 +117,7 @@ class FewRows {
             reinterpret_cast<uint32_t*>(shared + warp() * kSlots * kSlotVectors<Weights> + 2 * kWarp) +
             lane())),
         sums_(reinterpret_cast<float*>(shared + kSlotBytes<Weights> / sizeof(uint4))),
-        kept_(shared + (kSlotBytes<Weights> + few_rows_sum_bytes(rows)) / sizeof(uint4)) {}
+        kept_(shared + (kSlotBytes<Weights> + few_rows_sum_bytes(rows, in_dim, team)) / sizeof(uint4)) {}
 
   // Where rows are kept, by keep_row.
   __device__ uint4* kept(int row) const {
@@ -119,7 +131,8 @@ class FewRows {
     for (int i = 0; i < kSlots - 1; ++i) fetch();
   }
 
-  // All sums: finish(tile, number of the tile, row, output, sum). The rows are kept, and the block has met since.
+  // All sums: finish(tile, number of the tile, row, output, sum), by one thread for each row and output of tiles, which takes
+  // the tiles in rising order. The rows are kept, and the block has met since.
   template <class Finish>
   __device__ void run(const Finish& finish) {
     const int group = lane() / 4, quad = lane() % 4, stretches = stretches_of(in_dim_),
@@ -129,9 +142,8 @@ class FewRows {
     for (int round = first_; round < rounds; round += step_, odd = !odd) {
       const Tile tile = tile_of(round);
       const SharedPlace rows = place_of(kept(tile.row + (group < rows_ ? group : 0)) + quad * kPiecesX);
-      float total[4] = {};
-      bool nan[2] = {};
       const int o = tile.o_begin + group, last = max(tile.out_dim - 1, 0);
+      bool nan[2] = {};
       SharedPlace scales[2] = {};  // of both rows of this lane in the first slot
       if constexpr (Weights::kScaled) {
 #pragma unroll
@@ -145,50 +157,53 @@ class FewRows {
                    : 0.f;
       };
       float low_next = scale(member(), 0), high_next = scale(member(), 1);
-      for (int stretch = member(); stretch < stretches; stretch += team_) {
-        const float low = low_next, high = high_next;
-        low_next = scale(stretch + team_, 0), high_next = scale(stretch + team_, 1);
-        float sum[4] = {};
+      float* sums = sums_ + (odd ? teams() * parts_ * rows_ * 16 : 0);  // [team, part, row, output]
+      for (int part = member(); part < parts_; part += team_) {
+        float total[4] = {};
+        for (int stretch = part; stretch < stretches; stretch += parts_) {
+          const float low = low_next, high = high_next;
+          const int after = stretch + parts_ < stretches ? stretch + parts_ : part + team_;
+          low_next = scale(after, 0), high_next = scale(after, 1);
+          float sum[4] = {};
 #pragma unroll 1
-        for (int run = 0; run < kRuns; ++run) {
-          wait_for_copies<kSlots - 2>();
-          if constexpr (Weights::kScaled || Weights::kTransposed) __syncwarp();  // lanes copy for each other
-          fetch();
-          multiply(tile.w, slot_at, scales,
-                   rows + (stretch * (kStretch / 8) + run * 4 * kOctets) * kPiecesX * int(sizeof(uint4)), sum,
-                   nan);
-          slot_at = next(slot_at);
+          for (int run = 0; run < kRuns; ++run) {
+            wait_for_copies<kSlots - 2>();
+            if constexpr (Weights::kScaled || Weights::kTransposed)
+              __syncwarp();  // lanes copy for each other
+            fetch();
+            multiply(tile.w, slot_at, scales,
+                     rows + (stretch * (kStretch / 8) + run * 4 * kOctets) * kPiecesX * int(sizeof(uint4)),
+                     sum, nan);
+            slot_at = next(slot_at);
+          }
+          total[0] += low * sum[0], total[1] += low * sum[1];
+          total[2] += high * sum[2], total[3] += high * sum[3];
         }
-        total[0] += low * sum[0], total[1] += low * sum[1];
-        total[2] += high * sum[2], total[3] += high * sum[3];
+        const unsigned lanes = 15u << 4 * group;
+        const bool nan_low = __ballot_sync(kAllLanes, nan[0]) & lanes,
+                   nan_high = __ballot_sync(kAllLanes, nan[1]) & lanes;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int r = 2 * quad + i % 2;
+          if (r < rows_)
+            sums[((warp() / team_ * parts_ + part) * rows_ + r) * 16 + 8 * (i / 2) + group] =
+                (i < 2 ? nan_low : nan_high) ? NAN : total[i];
+        }
       }
 
-      float* sums = sums_ + (odd ? kProductWarps * rows_ * 16 : 0);  // [warp, row, output]
-      const unsigned lanes = 15u << 4 * group;
-      const bool nan_low = __ballot_sync(kAllLanes, nan[0]) & lanes,
-                 nan_high = __ballot_sync(kAllLanes, nan[1]) & lanes;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int r = 2 * quad + i % 2;
-        if (r < rows_)
-          sums[(warp() * rows_ + r) * 16 + 8 * (i / 2) + group] =
-              (i < 2 ? nan_low : nan_high) ? NAN : total[i];
-      }
       __syncthreads();  // the sums of the round before have been added by all who come here
-      const int of_team = rows_ * 16;
-      for (int i = threadIdx.x; i < kProductWarps / team_ * of_team; i += kProductWarps * kWarp) {
-        const int team = i / of_team, number = round * (kProductWarps / team_) + team;
-        if (number >= tiles_) continue;
-        const Tile to = locate_(number);
-        const int r = i % of_team / 16, o = to.o_begin + i % 16;
-        if (o >= to.out_dim) continue;
-        const float* parts = sums + (team * team_ * rows_ + r) * 16 + i % 16;
-        float all = 0;
+      for (int i = threadIdx.x; i < rows_ * 16; i += kProductWarps * kWarp)
+        for (int team = 0; team < teams(); ++team) {
+          const int number = round * teams() + team;
+          if (number >= tiles_) break;
+          const Tile to = locate_(number);
+          if (to.o_begin + i % 16 >= to.out_dim) continue;
+          float all = 0;
 #pragma unroll
-        for (int part = 0; part < kProductWarps; ++part)
-          if (part < team_) all += parts[part * rows_ * 16];
-        finish(to, number, r, o, all);
-      }
+          for (int part = 0; part < kProductWarps; ++part)
+            if (part < parts_) all += sums[(team * parts_ + part) * rows_ * 16 + i];
+          finish(to, number, i / 16, to.o_begin + i % 16, all);
+        }
     }
     wait_for_copies<0>();
   }
@@ -197,7 +212,7 @@ class FewRows {
   static constexpr int kRuns = kStretch / (4 * Weights::kRun), kOctets = Weights::kRun / 8;
   // The slot that is fetched next.
   struct Ahead {
-    int round, stretch, run, slot_at;
+    int round, part, stretch, run, slot_at;
     bool more;
     const char* rows[2];   // of this lane, from its first input on; null: there is none
     const uint8_t* words;  // around the scales of a row, of which this lane copies every second one
@@ -211,13 +226,11 @@ class FewRows {
     constexpr int kBytes = kSlotVectors<Weights> * int(sizeof(uint4));
     return slot_at + kBytes < kSlots * kBytes ? slot_at + kBytes : 0;
   }
-  __device__ int member() const { return threadIdx.x / kWarp % team_; }
-  __device__ int rounds() const {
-    const int teams = kProductWarps / team_;
-    return (tiles_ + teams - 1) / teams;
-  }
+  __device__ int member() const { return warp() % team_; }
+  __device__ int teams() const { return kProductWarps / team_; }
+  __device__ int rounds() const { return (tiles_ + teams() - 1) / teams(); }
   __device__ Tile tile_of(int round) const {
-    const int number = round * (kProductWarps / team_) + int(threadIdx.x) / kWarp / team_;
+    const int number = round * teams() + warp() / team_;
     return round < rounds() && number < tiles_ ? locate_(number) : Tile{};
   }
 
@@ -225,7 +238,7 @@ class FewRows {
   __device__ void aim(int round) {
     const int group = lane() / 4;
     const Tile tile = tile_of(round);
-    ahead_.round = round, ahead_.stretch = member(), ahead_.run = 0;
+    ahead_.round = round, ahead_.part = ahead_.stretch = member(), ahead_.run = 0;
     ahead_.more = tile.out_dim > 0 && ahead_.stretch < stretches_of(in_dim_);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -269,8 +282,11 @@ class FewRows {
       }
       ahead_.slot_at = next(at);
       if (++ahead_.run == kRuns) {
-        ahead_.run = 0, ahead_.stretch += team_;
-        if (ahead_.stretch >= stretches_of(in_dim_)) aim(ahead_.round + step_);
+        ahead_.run = 0, ahead_.stretch += parts_;
+        if (ahead_.stretch >= stretches_of(in_dim_)) {
+          ahead_.stretch = ahead_.part += team_;
+          if (ahead_.part >= parts_ || ahead_.part >= stretches_of(in_dim_)) aim(ahead_.round + step_);
+        }
       }
     }
     commit_copies();
@@ -346,7 +362,7 @@ class FewRows {
   }
 
   const Locate& locate_;
-  const int in_dim_, rows_, team_, tiles_, first_, step_;
+  const int in_dim_, rows_, team_, parts_, tiles_, first_, step_;
   const int inputs_;           // from the first one of this lane on
   const SharedPlace vectors_;  // of this lane in the first slot of its warp
   const SharedPlace words_;    // the same of words of scales

@@ -27,7 +27,6 @@ class KdaTile {
         v_dim_(v_dim),
         row_(int(threadIdx.x) / kWarp * kRows),
         column_(int(blockIdx.x) * kKdaColumns + int(threadIdx.x) % kWarp * 4),
-        columns_(max(0, min(4, v_dim - column_))),
         head_(int64_t(h) * k_dim * v_dim) {}
 
   // All loads at once: rows and columns that do not exist are those of others, and count for nothing.
@@ -56,12 +55,11 @@ class KdaTile {
       float* row = at + int64_t(row_ + i) * v_dim_;
       if (row_ + i >= k_dim_) break;
       if (v_dim_ % 4 == 0) {
-        if (columns_ > 0)
-          __stcs(reinterpret_cast<float4*>(row), float4{s_[i][0], s_[i][1], s_[i][2], s_[i][3]});
+        if (exists(0)) __stcs(reinterpret_cast<float4*>(row), float4{s_[i][0], s_[i][1], s_[i][2], s_[i][3]});
       } else {
 #pragma unroll
         for (int c = 0; c < 4; ++c)
-          if (c < columns_) row[c] = s_[i][c];
+          if (exists(c)) row[c] = s_[i][c];
       }
     }
   }
@@ -97,7 +95,7 @@ class KdaTile {
     float u[4];
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      u[c] = beta * ((c < columns_ ? v[column_ + c] : 0) - sums[c]);
+      u[c] = beta * ((exists(c) ? v[column_ + c] : 0) - sums[c]);
       o[c] = reads[c] + both * u[c];
     }
 #pragma unroll
@@ -113,13 +111,14 @@ class KdaTile {
     if (threadIdx.x >= kWarp) return;
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      if (c < columns_) row[column_ + c] = values[c];
+      if (exists(c)) row[column_ + c] = values[c];
   }
   __device__ int first_column() const { return column_; }
-  __device__ int columns() const { return columns_; }
+  // Whether column c of this lane is one. No comparison with a minimum: ptxas 13.0 gets those wrong here.
+  __device__ bool exists(int c) const { return column_ + c < v_dim_; }
 
  private:
-  const int k_dim_, v_dim_, row_, column_, columns_;
+  const int k_dim_, v_dim_, row_, column_;
   const int64_t head_;
   float s_[kRows][4];
 };

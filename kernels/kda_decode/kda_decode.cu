@@ -80,12 +80,12 @@ __global__ void __launch_bounds__(kKdaThreads, 2) kda_decode_kernel(const __grid
   // The norm of the head, and its gate; every warp has all columns.
   float sum = 0;
 #pragma unroll
-  for (int c = 0; c < 4; ++c) sum += c < tile.columns() ? o[c] * o[c] : 0;
+  for (int c = 0; c < 4; ++c) sum += tile.exists(c) ? o[c] * o[c] : 0;
   const float factor = 1 / sqrtf(warp_sum(sum) / a.dim + a.eps);
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
     const int d = tile.first_column() + c;
-    if (c < tile.columns()) o[c] *= factor * out[d];
+    if (tile.exists(c)) o[c] *= factor * out[d];
   }
   tile.put(o, a.o + of_head);
 }
