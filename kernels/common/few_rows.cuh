@@ -86,6 +86,11 @@ __device__ inline void read_octet(const float* row, int k, float (&value)[8]) {
   }
 }
 
+// An MXFP4 matrix as shared memory holds it.
+struct SharedMatrix {
+  const uint8_t *blocks, *scales;
+};
+
 // 16 outputs of a matrix, and which of the kept rows it multiplies first.
 template <class Weights>
 struct FewRowsTile {

@@ -16,22 +16,22 @@ constexpr int kTeam = 1;  // warps of a tile
 template <int kPiecesX>
 __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     expert_down_kernel(const __grid_constant__ ExpertDownArgs a) {
-  __shared__ ExpertMatrix downs[kExpertTopKMax];
+  __shared__ SharedMatrix downs[kExpertTopKMax];
   __shared__ float weights[kExpertTopKMax];
   begin_kernel();
   const int64_t t = blockIdx.y;
   const int tiles = (a.out_dim + 15) / 16,
             mine = (tiles - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
   for (int slot = threadIdx.x; slot < a.top_k; slot += kProductWarps * kWarp) {
-    downs[slot] = a.downs[a.expert_ids[t * a.top_k + slot]];
+    const ExpertMatrix& m = a.downs[a.expert_ids[t * a.top_k + slot]];
+    downs[slot] = {static_cast<const uint8_t*>(m.data), m.scales};
     weights[slot] = a.expert_weights[t * a.top_k + slot];
   }
   __syncthreads();
   const auto locate = [&](int i) {  // tile after tile, in each of them slot after slot
     const int slot = i % a.top_k, tile = int(blockIdx.x) + i / a.top_k * int(gridDim.x);
-    const ExpertMatrix& m = downs[slot];
     return FewRowsTile<Mxfp4Weights>{
-        {static_cast<const uint8_t*>(m.data), m.scales, a.in_dim}, tile * 16, a.out_dim, slot};
+        {downs[slot].blocks, downs[slot].scales, a.in_dim}, tile * 16, a.out_dim, slot};
   };
   FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1, kTeam,
                                                             mine * a.top_k, 0, 1, locate);

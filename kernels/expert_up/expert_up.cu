@@ -12,21 +12,20 @@ namespace {
 template <int kPiecesX>
 __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
     expert_up_kernel(const __grid_constant__ ExpertUpArgs a) {
-  __shared__ ExpertMatrix matrices[kExpertTopKMax][2];  // gate and up
+  __shared__ SharedMatrix matrices[kExpertTopKMax][2];  // gate and up
   begin_kernel();
   const int64_t t = blockIdx.y;
   for (int slot = threadIdx.x; slot < a.top_k; slot += kProductWarps * kWarp) {
     const int e = a.expert_ids[t * a.top_k + slot];
-    matrices[slot][0] = a.gates[e];
-    matrices[slot][1] = a.ups[e];
+    matrices[slot][0] = {static_cast<const uint8_t*>(a.gates[e].data), a.gates[e].scales};
+    matrices[slot][1] = {static_cast<const uint8_t*>(a.ups[e].data), a.ups[e].scales};
   }
   __syncthreads();
   const int tiles = (a.out_dim + 15) / 16;  // of a matrix; that of the gate comes before that of up
   const auto locate = [&](int i) {
     const int matrix = i / tiles;
-    const ExpertMatrix& m = matrices[matrix / 2][matrix % 2];
-    return FewRowsTile<Mxfp4Weights>{
-        {static_cast<const uint8_t*>(m.data), m.scales, a.in_dim}, i % tiles * 16, a.out_dim, 0};
+    const SharedMatrix& m = matrices[matrix / 2][matrix % 2];
+    return FewRowsTile<Mxfp4Weights>{{m.blocks, m.scales, a.in_dim}, i % tiles * 16, a.out_dim, 0};
   };
   FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1,
                                                             team_size(a.in_dim), 2 * a.top_k * tiles,
