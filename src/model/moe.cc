@@ -68,7 +68,7 @@ Tensor narrow(const Tensor& buffer, int64_t rows, int64_t dim) {
 // Whether each token may go to its experts by itself.
 bool goes_without_plan(const Step& s, const MoeConfig& config, const MoeWeights& w, int64_t tokens) {
   return s.fuses(tokens) && w.types.size() == 1 && w.types[0] == DType::u8 &&
-         int64_t(config.top_k) * config.expert_dim <= kExpertDownInputsMax;
+         config.top_k <= kExpertTopKMax && int64_t(config.top_k) * config.expert_dim <= kExpertDownInputsMax;
 }
 
 // The experts, each on the rows that chose it: [tokens, width] in, and out.

@@ -29,6 +29,29 @@ TEST_SUITE("model/placement") {
     }
   }
 
+  TEST_CASE("steps of fused operators give the logits of steps of single ones") {
+    for (const char* name : kModelFolders) {
+      INFO(name);
+      const ModelFiles files = open(name);
+      GuardedBackend single_backend, fused_backend;
+      fused_backend.fused = true;
+      LoadedModel single(files, single_backend), fused(files, fused_backend);
+      const int vocab = single.decoder->vocab_size();
+      const auto logits_of = [&](LoadedModel& model) {
+        Random tokens(5);
+        SequenceState a(*model.pool, 64), b(*model.pool, 64);
+        std::vector<Values> logits = {model.step({&a}, {random_tokens(tokens, 20, vocab)}),
+                                      model.step({&b}, {random_tokens(tokens, 3, vocab)})};
+        for (int i = 0; i < 12; ++i)
+          logits.push_back(
+              model.step({&a, &b}, {random_tokens(tokens, 1, vocab), random_tokens(tokens, 1, vocab)}));
+        return logits;
+      };
+      const std::vector<Values> expected = logits_of(single), found = logits_of(fused);
+      for (size_t i = 0; i < expected.size(); ++i) CHECK(relative_error(found[i], expected[i]) < 2e-4);
+    }
+  }
+
   TEST_CASE("the size from headers alone is what a load takes of the device, and nothing is left behind") {
     for (const char* name : kModelFolders) {
       INFO(name);
