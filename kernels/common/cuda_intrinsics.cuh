@@ -49,6 +49,17 @@ __device__ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   return product;
 }
 
+// Two codes of E4M3; what is too large becomes the largest.
+__device__ inline uint32_t round_to_e4m3x2(float low, float high) {
+#if __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return f32_to_e4m3(low) | uint32_t(f32_to_e4m3(high)) << 8;
+#endif
+}
+
 // Copies 16 bytes to shared memory while the thread goes on; zeros if they do not exist. Copies are grouped by
 // commit_copies, and wait_for_copies returns when all but the last kLeft groups of the thread are there.
 __device__ inline void copy_async(void* shared, const void* global, bool exists) {

@@ -55,8 +55,10 @@ class CudaQueue final : public Queue {
   cudaError_t take_error();
 
   int threads() const override;  // 1
-  Queue& side() override;
-  void follow(Queue& other) override;
+  // A queue whose work may run beside that of this one; this one if it has no other.
+  CudaQueue& side();
+  // What is put here from now on waits for all that `first` has been given.
+  void follow(CudaQueue& first);
   // True if the next kernel may start while the one before it still runs: not the first one behind another queue, which
   // that does not wait for.
   bool take_overlap();

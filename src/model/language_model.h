@@ -49,7 +49,8 @@ struct ModelOptions {
   // Rows of an expert, on average, from which MXFP4 experts of the fast route go through the FP8 workspace; 0: never;
   // -1: what the backend finds worth it.
   int fp8_rows = -1;
-  uint64_t fp8_workspace_bytes = uint64_t(256) << 20;  // at least one expert fits, whatever this says
+  uint64_t fp8_workspace_bytes = uint64_t(256) << 20;  // at least two experts fit, whatever this says
+  bool overlap = true;  // what can run beside other work does, where the backend can
 };
 
 // Memory of its own that a loaded model takes beside converted tensors.

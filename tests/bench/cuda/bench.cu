@@ -286,18 +286,21 @@ struct Fp8Experts {
   const Fp8ExpertLinearGroup* products(int at_once) {
     std::vector<Fp8ExpertLinearGroup> set;
     for (int e = 0; e < experts; ++e)
-      set.push_back({codes + size_t(e % at_once) * matrix(), exponents + size_t(e) * size_t(out_dim), ranges + e, y});
+      set.push_back(
+          {codes + size_t(e % at_once) * matrix(), exponents + size_t(e) * size_t(out_dim), ranges + e, y});
     return memory.copy(set);
   }
   const Mxfp4ToFp8Group* conversions(int at_once) {
     std::vector<Mxfp4ToFp8Group> set;
     for (int e = 0; e < experts; ++e)
       set.push_back({blocks + size_t(e) * matrix() / 2, scales + size_t(e) * matrix() / 32,
-                     exponents + size_t(e) * size_t(out_dim), codes + size_t(e % at_once) * matrix(), ranges + e});
+                     exponents + size_t(e) * size_t(out_dim), codes + size_t(e % at_once) * matrix(),
+                     ranges + e});
     return memory.copy(set);
   }
   Fp8ExpertLinearArgs product(const Fp8ExpertLinearGroup* groups, int first, int count) const {
-    return {x_codes, x_scales, groups + first, std::min(count, experts - first), total(), in_dim, out_dim, out_dim};
+    return {x_codes, x_scales, groups + first, std::min(count, experts - first),
+            total(), in_dim,   out_dim,        out_dim};
   }
 };
 
@@ -306,9 +309,11 @@ void grouped(Bench& b, const char* name, int in_dim, int out_dim) {
     Fp8Experts e(rows >= 1024 ? 16 : 32, rows, in_dim, out_dim);
     e.codes = e.memory.bytes(e.experts * e.matrix(), 0x20, 0x50);
     const Fp8ExpertLinearGroup* groups = e.products(e.experts);
-    const double s = b.seconds(2, [&](int) { b.kernels.fp8_expert_linear(e.product(groups, 0, e.experts), b.queue); });
+    const double s =
+        b.seconds(2, [&](int) { b.kernels.fp8_expert_linear(e.product(groups, 0, e.experts), b.queue); });
     const double dense = 2.0 * rows * double(e.matrix()) / cublas_seconds(b, rows, in_dim, out_dim, true);
-    const std::string what = std::string(name) + ", " + std::to_string(rows) + " rows of " + std::to_string(e.experts);
+    const std::string what =
+        std::string(name) + ", " + std::to_string(rows) + " rows of " + std::to_string(e.experts);
     b.report_rate(what.c_str(), s, e.operations(), b.fp8, "cuBLASLt at 8192 rows");
     printf("%-58s %5.1f %% of cuBLASLt at as many rows (%.0f TFLOP/s), weights %.2f TB/s\n", "",
            100 * e.operations() / s / dense, dense * 1e-12, e.experts * double(e.matrix()) / s * 1e-12);
@@ -332,9 +337,10 @@ void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, i
     const double conversion = b.seconds(1, [&](int) { expand(0, experts, b.queue); });
     const double product = b.seconds(1, [&](int) { multiply(0, experts); });
     const double serial = b.seconds(1, [&](int) {
-      for (int first = 0; first < experts; first += at_once) expand(first, at_once, b.queue), multiply(first, at_once);
+      for (int first = 0; first < experts; first += at_once)
+        expand(first, at_once, b.queue), multiply(first, at_once);
     });
-    Queue& side = b.queue.side();
+    CudaQueue& side = b.queue.side();
     const int half = at_once / 2;
     const double beside = b.seconds(1, [&](int) {
       side.follow(b.queue);
@@ -348,17 +354,18 @@ void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, i
     });
     std::vector<Mxfp4LinearGroup> set;
     for (int g = 0; g < experts; ++g)
-      set.push_back({e.blocks + size_t(g) * e.matrix() / 2, e.scales + size_t(g) * e.matrix() / 32, g * rows, rows,
-                     e.y + size_t(g) * size_t(rows) * size_t(out_dim)});
+      set.push_back({e.blocks + size_t(g) * e.matrix() / 2, e.scales + size_t(g) * e.matrix() / 32, g * rows,
+                     rows, e.y + size_t(g) * size_t(rows) * size_t(out_dim)});
     const Mxfp4LinearGroup* groups = e.memory.copy(set);
     const double direct = rows > 512 ? 0 : b.seconds(1, [&](int) {
-      b.kernels.mxfp4_linear({e.x, groups, experts, nullptr, in_dim, out_dim, e.total(), in_dim, out_dim, Route::fast},
-                             b.queue);
+      b.kernels.mxfp4_linear(
+          {e.x, groups, experts, nullptr, in_dim, out_dim, e.total(), in_dim, out_dim, Route::fast}, b.queue);
     });
-    printf("%s, %d of %d at once, %4d rows: conversion %6.0f us, product %6.0f, one after the other %6.0f, "
-           "overlapped %6.0f (%.2fx), mxfp4_linear %6.0f\n",
-           name, at_once, experts, rows, conversion * 1e6, product * 1e6, serial * 1e6, beside * 1e6, serial / beside,
-           direct * 1e6);
+    printf(
+        "%s, %d of %d at once, %4d rows: conversion %6.0f us, product %6.0f, one after the other %6.0f, "
+        "overlapped %6.0f (%.2fx), mxfp4_linear %6.0f\n",
+        name, at_once, experts, rows, conversion * 1e6, product * 1e6, serial * 1e6, beside * 1e6,
+        serial / beside, direct * 1e6);
   }
 }
 
