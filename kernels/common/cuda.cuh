@@ -98,6 +98,26 @@ __device__ inline float block_sum(float x) {
   return warp_sum(lane < warps ? sums[lane] : 0.f);
 }
 
+// Of the threads of a block for which `taken` holds: those before this one, and all of them. All must call it.
+struct BlockCount {
+  int before, total;
+};
+template <int kThreads>
+__device__ BlockCount block_count(bool taken) {
+  __shared__ int counts[kThreads / kWarp];
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const unsigned lanes = __ballot_sync(kAllLanes, taken);
+  __syncthreads();  // those of the call before have been read
+  if (lane == 0) counts[warp] = __popc(lanes);
+  __syncthreads();
+  BlockCount count = {__popc(lanes & ((1u << lane) - 1)), 0};
+  for (int i = 0; i < kThreads / kWarp; ++i) {
+    count.before += i < warp ? counts[i] : 0;
+    count.total += counts[i];
+  }
+  return count;
+}
+
 __device__ inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
 }  // namespace dsa

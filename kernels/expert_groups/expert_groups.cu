@@ -9,8 +9,7 @@ constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) expert_groups_kernel(const __grid_constant__ ExpertGroupsArgs a) {
   begin_kernel();
-  __shared__ int counts[kThreads / kWarp];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, items = a.experts * a.num_products;
+  const int items = a.experts * a.num_products;
   const auto put = [&](int n, const ExpertMatrix& matrix, int begin, int rows, float* y) {
     if (n >= a.num_groups) return;
     if (a.mxfp4 != nullptr)
@@ -32,17 +31,9 @@ __global__ void __launch_bounds__(kThreads) expert_groups_kernel(const __grid_co
       rows = matrix.type == a.type ? a.offsets[e + 1] - begin : 0;
       y = product.y + begin * a.y_stride;
     }
-    const unsigned taken = __ballot_sync(kAllLanes, rows > 0);
-    if (lane == 0) counts[warp] = __popc(taken);
-    __syncthreads();
-    int before = __popc(taken & ((1u << lane) - 1)), total = 0;
-    for (int i = 0; i < kThreads / kWarp; ++i) {
-      before += i < warp ? counts[i] : 0;
-      total += counts[i];
-    }
-    if (rows > 0) put(n + before, matrix, begin, rows, y);
-    n += total;
-    __syncthreads();
+    const BlockCount filled = block_count<kThreads>(rows > 0);
+    if (rows > 0) put(n + filled.before, matrix, begin, rows, y);
+    n += filled.total;
   }
   for (int i = n + int(threadIdx.x); i < a.num_groups; i += kThreads) put(i, {}, 0, 0, nullptr);
 }

@@ -20,25 +20,16 @@ void cuda::expert_plan(const ExpertPlanArgs& a, Queue& queue) {
     int row = 0;
     for (int i = 0; i < kThreads / kWarp; ++i) row += counts[i];
     if (threadIdx.x == 0) a.offsets[e] = row;
-    __syncthreads();
 
     for (int begin = 0; begin < num_pairs; begin += kThreads) {
       const int pair = begin + int(threadIdx.x);
       const bool mine = pair < num_pairs && a.expert_ids[pair] == e;
-      const unsigned taken = __ballot_sync(kAllLanes, mine);
-      if (lane == 0) counts[warp] = __popc(taken);
-      __syncthreads();
-      int before = __popc(taken & ((1u << lane) - 1)), total = 0;
-      for (int i = 0; i < kThreads / kWarp; ++i) {
-        before += i < warp ? counts[i] : 0;
-        total += counts[i];
-      }
+      const BlockCount found = block_count<kThreads>(mine);
       if (mine) {
-        a.pairs[row + before] = pair;
-        a.rows[pair] = row + before;
+        a.pairs[row + found.before] = pair;
+        a.rows[pair] = row + found.before;
       }
-      row += total;
-      __syncthreads();
+      row += found.total;
     }
     if (e == a.experts - 1 && threadIdx.x == 0) a.offsets[a.experts] = row;
   });

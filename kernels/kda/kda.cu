@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kWarp) kda_kernel(const __grid_constant__ KdaA
             j = blockIdx.x * kColumns + threadIdx.x % 4 * 4;
   const int rows = max(0, min(kRows, a.k_dim - d_begin)), columns = max(0, min(4, a.v_dim - j));
   const int64_t corner = (int64_t(h) * a.k_dim + d_begin) * a.v_dim + j;
-  const bool whole = columns == 4 && a.v_dim % 4 == 0;
+  const bool whole = j + 4 <= a.v_dim && a.v_dim % 4 == 0;  // ptxas 13.0 gets `columns == 4` wrong
 
   float s[kRows][4];
 #pragma unroll

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "backend/signals.h"
+
 namespace dsa {
 namespace {
 

@@ -36,6 +36,11 @@ std::vector<OperatorCover> cover_operators(const ModelConfig& config, const Weig
   return all;
 }
 
+// More than any machine has: products end there rather than wrap around.
+constexpr uint64_t kEndless = uint64_t(1) << 60;
+
+uint64_t times(uint64_t a, uint64_t b) { return b > 0 && a > kEndless / b ? kEndless : a * b; }
+
 // "1,560,860,324,864"
 std::string grouped(uint64_t value) {
   std::string text = std::to_string(value);
@@ -308,19 +313,20 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request, 
   p.device_limit = device.free_bytes - std::min(device.free_bytes, request.leave_device_bytes);
   if (request.device_bytes > 0) p.device_limit = std::min(p.device_limit, request.device_bytes);
 
-  const uint64_t sessions = uint64_t(p.sessions), states = size.state * sessions * kGpuStatesPerSession;
+  const uint64_t sessions = uint64_t(p.sessions), states = times(size.state, sessions * kGpuStatesPerSession);
   const uint64_t fixed = size.weights + size.step + size.fp8_workspace + device.backend_bytes + states;
-  const uint64_t page = std::max<uint64_t>(size.page * sessions, 1);  // one of each session
+  const uint64_t page = std::max<uint64_t>(times(size.page, sessions), 1);  // one of each session
   const uint64_t fitting = fixed < p.device_limit ? (p.device_limit - fixed) / page : 0;
   p.context_resident = int64_t(std::min(fitting, uint64_t(most) / kPageSize + 1)) * kPageSize;
   p.context_resident = std::min(p.context_resident, most);
   p.context = request.context > 0 ? request.context : std::max<int64_t>(p.context_resident, 1);
-  p.device_parts = {{"weights", size.weights},
-                    {"step", size.step},
-                    {"fp8_workspace", size.fp8_workspace},
-                    {"operators", device.backend_bytes},
-                    {"pages", uint64_t((p.context + kPageSize - 1) / kPageSize) * size.page * sessions},
-                    {"states", states}};
+  p.device_parts = {
+      {"weights", size.weights},
+      {"step", size.step},
+      {"fp8_workspace", size.fp8_workspace},
+      {"operators", device.backend_bytes},
+      {"pages", times(times(size.page, sessions), uint64_t((p.context + kPageSize - 1) / kPageSize))},
+      {"states", states}};
   p.feasible = p.fits_device() && p.host_bytes <= p.limit;
   if (p.feasible) {
     p.experts_on_device = 1;
@@ -348,13 +354,13 @@ Status Plan::place_on_host(const PlanRequest& request) {
   const uint64_t session = uint64_t(p.states_per_session) * state_.fixed_floats() * sizeof(float);
   const auto needed = [&](int64_t context, int64_t sessions) {
     const uint64_t pages = uint64_t((context + kPageSize - 1) / kPageSize);
-    return always + uint64_t(sessions) * (session + pages * page);
+    return always + times(uint64_t(sessions), session + times(pages, page));
   };
   const auto longest = [&](uint64_t taken, int64_t sessions) -> int64_t {
     const uint64_t begin = taken + needed(0, sessions);
     if (begin > p.limit) return 0;
     if (page == 0) return most;
-    const uint64_t pages = (p.limit - begin) / (uint64_t(sessions) * page);
+    const uint64_t pages = (p.limit - begin) / times(uint64_t(sessions), page);
     return pages >= uint64_t(most) / kPageSize + 1 ? most : std::min(most, int64_t(pages) * kPageSize);
   };
   p.context_resident = longest(experts, p.sessions);

@@ -1,12 +1,12 @@
 #include "engine/runtime.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/sysinfo.h>
 
-#include <cstring>
 #include <fstream>
 #include <system_error>
+
+#include "backend/signals.h"
 
 namespace dsa {
 namespace {
@@ -116,20 +116,6 @@ uint64_t Runtime::free_memory() {
     if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) * 1024;
   struct sysinfo info;
   return sysinfo(&info) == 0 ? uint64_t(info.freeram) * info.mem_unit : 0;
-}
-
-SignalsBlocked::SignalsBlocked() {
-  static_assert(sizeof(sigset_t) <= sizeof(old_));
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  std::memcpy(old_, &old, sizeof(old));
-}
-
-SignalsBlocked::~SignalsBlocked() {
-  sigset_t old;
-  std::memcpy(&old, old_, sizeof(old));
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 Status start_thread(std::shared_ptr<Runtime> runtime, const char* name, std::function<void()> body) {

@@ -90,18 +90,6 @@ class Runtime {
   std::set<std::string> kept_;
 };
 
-// Blocks all signals of this thread while it lives; threads started meanwhile inherit that.
-class SignalsBlocked {
- public:
-  SignalsBlocked();
-  ~SignalsBlocked();
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  unsigned char old_[128];  // sigset_t
-};
-
 // Starts a detached thread with a name and all signals blocked. It calls on_thread first and last.
 Status start_thread(std::shared_ptr<Runtime> runtime, const char* name, std::function<void()> body);
 

@@ -120,8 +120,8 @@ Result<const StoredTensor*> fp8_scales(const Source& source, const std::string& 
   const auto tiles = [](int64_t n) { return (n + kFp8Block - 1) / kFp8Block; };
   const std::vector<int64_t> expected = {tiles(tensor.shape[0]), tiles(tensor.shape[1])};
   if (scales->shape != expected)
-    return error(Code::model, source.folder, ": ", in_quotes(name),
-                 " does not have one scale a tile, expected [", expected[0], ", ", expected[1], "]");
+    return error(Code::model, source.folder, ": ", in_quotes(name), " is ", Json(scales->shape).dump(),
+                 ", expected ", Json(expected).dump(), ", one scale a tile");
   if (scales->dtype != DType::f32 && scales->dtype != DType::bf16)
     return error(Code::format, source.folder, ": ", in_quotes(name), " is ", dtype_name(scales->dtype),
                  ", expected F32 or BF16");

@@ -1,6 +1,7 @@
 #include "model/decoder.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "model/families/families.h"
 #include "model/room.h"
@@ -104,6 +105,12 @@ Activations activations_in(const ModelConfig& c, const ModelOptions& options, vo
   return Activations(c, options.max_step_tokens, options.max_step_sequences, room);
 }
 
+// Recordings outlive a decoder, and the next one may get its memory.
+uint64_t next_serial() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
 }  // namespace
 
 Decoder::Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<const Checkpoint> checkpoint,
@@ -115,6 +122,7 @@ Decoder::Decoder(std::shared_ptr<const ModelConfig> config, std::shared_ptr<cons
       backend_(backend),
       options_(options),
       layout_(layout),
+      serial_(next_serial()),
       memories_(std::move(memories)),
       activations_(
           std::make_unique<Activations>(activations_in(*config_, options, memories_.activations.get()))),
@@ -189,10 +197,15 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
   a.set_tokens(batch_.tokens);
   Step s(backend_, pool, batch_, memories_.batch.publish(batch_, backend_.storage()), a, options_.route,
          a.workspace);
-  if (replays)
-    backend_.replay(replay_key(pool), [&] { forward(s); });
-  else
-    forward(s);
+  try {
+    if (replays)
+      backend_.replay(replay_key(pool), [&] { forward(s); });
+    else
+      forward(s);
+  } catch (...) {  // the next step writes where this one may still read
+    (void)backend_.storage().finish();
+    throw;
+  }
 
   const int64_t rows = int64_t(batch_.logit_rows.size());
   backend_.storage().download(memories_.logits, 0, size_t(rows) * size_t(config_->vocab) * sizeof(float));
@@ -213,9 +226,9 @@ bool Decoder::can_replay(const StepPlan& plan) const {
 uint64_t Decoder::replay_key(const PagePool& pool) const {
   const bool selects = config_->indexer.top_k > 0 && !config_->indexer.selects_all(batch_.max_visible);
   uint64_t key = 0xcbf29ce484222325u;
-  const auto place = [](const void* p) { return uint64_t(reinterpret_cast<uintptr_t>(p)); };
-  for (const uint64_t part : {uint64_t(batch_.sequences), uint64_t(batch_.max_pages), uint64_t(selects),
-                              place(pool.latents(0, nullptr, 0).pages), place(memories_.activations.get())})
+  const auto pages = uint64_t(reinterpret_cast<uintptr_t>(pool.latents(0, nullptr, 0).pages));
+  for (const uint64_t part :
+       {uint64_t(batch_.sequences), uint64_t(batch_.max_pages), uint64_t(selects), pages, serial_})
     key = (key ^ part) * 0x100000001b3u;
   return key;
 }

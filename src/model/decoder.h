@@ -59,6 +59,7 @@ class Decoder final : public LanguageModel {
   Backend& backend_;
   ModelOptions options_;
   StateLayout layout_;
+  const uint64_t serial_;  // among the decoders of the process
   Memories memories_;
   SelectionObserver observer_;
   std::unique_ptr<Activations> activations_;

@@ -9,7 +9,8 @@
 namespace dsa {
 namespace {
 
-constexpr uint64_t kMissingMax = 1'000'000;  // then the folder is of another model
+constexpr uint64_t kMissingMax = 1'000'000;        // then the folder is of another model
+constexpr uint64_t kBytesMax = uint64_t(1) << 48;  // of all tensors; no checkpoint comes near
 
 bool is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -130,7 +131,8 @@ PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route ro
       if (products == Products::cpu && dtype == DType::bf16 && route == Route::fast && !always_exact(part))
         return {
             Precision::rounded,
-            "weights rounded to 12 bits in runs of 2,048 columns; activations to 15 bits in blocks of 512"};
+            "weights rounded to 12 bits and a sign in runs of 2,048 columns; activations to 14 bits and a "
+            "sign in blocks of 512"};
       if (dtype != DType::f8_e4m3) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::exact, "codes multiplied as stored, sums in f32 times the scale of each tile"};
     case TensorUse::plain_matrix:
@@ -235,6 +237,10 @@ Result<const StoredTensor*> WeightSurvey::note(const std::string& name, const st
     pattern.shape = shape;
   }
   const uint64_t bytes = stored != nullptr ? stored->bytes : values * dtype_bytes(dtype);
+  bytes_ += times_ * bytes;
+  if (bytes_ > kBytesMax)
+    return error(Code::limit, "the tensors up to '", name, "' take ", bytes_, " bytes, expected at most ",
+                 kBytesMax);
   pattern.expected += times_;
   expected_ += times_;
   if (!listing_->is_empty()) {
@@ -282,12 +288,6 @@ uint64_t WeightSurvey::active_parameters() const {
   for (const WeightPart idle : {WeightPart::embedding, WeightPart::vision, WeightPart::routed_experts})
     sum -= part(idle).parameters;
   if (experts_ > 0) sum += part(WeightPart::routed_experts).parameters / experts_ * experts_per_token_;
-  return sum;
-}
-
-uint64_t WeightSurvey::bytes() const {
-  uint64_t sum = 0;
-  for (const WeightTotals& part : parts_) sum += part.bytes;
   return sum;
 }
 

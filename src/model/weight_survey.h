@@ -107,7 +107,7 @@ class WeightSurvey {
   uint64_t parameters() const;
   // Read for one token: all but the embeddings and the tower, and of the routed experts those that it takes.
   uint64_t active_parameters() const;
-  uint64_t bytes() const;
+  uint64_t bytes() const { return bytes_; }
   uint64_t expert_bytes() const { return part(WeightPart::routed_experts).bytes; }
   // Memory that a load takes beside the files: small tensors as f32, and what lies in the file as no operator reads it.
   uint64_t converted_bytes() const { return converted_bytes_; }
@@ -132,7 +132,7 @@ class WeightSurvey {
   std::map<std::string, bool, std::less<>> asked_;  // names of the listing that a load reads
   std::array<WeightTotals, kWeightParts> parts_;
   std::vector<LayerTotals> layers_;
-  uint64_t expected_ = 0, found_ = 0, missing_ = 0, refused_ = 0, converted_bytes_ = 0;
+  uint64_t expected_ = 0, found_ = 0, missing_ = 0, refused_ = 0, converted_bytes_ = 0, bytes_ = 0;
   uint64_t times_ = 1;  // of each request: experts of a config alone are asked for once
   StoredTensor stand_in_{};
 };

@@ -16,7 +16,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-constexpr int64_t kValuesMax = int64_t(1) << 50;  // of one tensor; no checkpoint comes near
+constexpr int64_t kValuesMax = int64_t(1) << 44;  // of one tensor; no checkpoint comes near
 
 // Minus one if there are more than any tensor holds.
 int64_t count_of(const std::vector<int64_t>& shape) {

@@ -6,7 +6,6 @@
 
 #include "bench/bench.h"
 #include "bench/synthetic_model.h"
-#include "bench/timed_backend.h"
 #include "model/decoder.h"
 
 namespace dsa::bench {
@@ -77,7 +76,7 @@ Status run(int threads) {
   SequenceState sequence(*pool, 4096);
   DSA_ASSIGN(const double prefill_time, timed_step(*timed_decoder, *pool, sequence, prompt));
   print_operators("prefill", prefill_time);
-  operator_times = {};
+  operator_times.clear();
   double decode_time = 0;
   for (int i = 0; i < 4; ++i) {
     DSA_ASSIGN(const double step, timed_step(*timed_decoder, *pool, sequence, {int32_t(300 + i)}));

@@ -10,18 +10,12 @@
 
 #include "backend/device.h"
 #include "dsa_sdk.h"
-#include "io/json.h"
-#include "model/decoder.h"
-#include "tests/support/values.h"
+#include "tests/support/loaded_model.h"
 
 using namespace dsa;
 using namespace dsa::test;
 
 namespace {
-
-const char* const kFolders[] = {
-    "kimi_k31/model-mxfp4",     "kimi_k3_vl/model-mxfp4", "kimi_linear/model", "deepseek_v32/model-mxfp4",
-    "glm5_next_vl/model-mxfp4", "gpt_oss/model-mxfp4",    "gpt_oss/model"};
 
 // Sums in another order: a batch or a chunk may take another kernel than a row alone.
 constexpr double kOrder = 2e-3;
@@ -31,46 +25,23 @@ std::string root() {
   return root != nullptr ? root : DSA_SOURCE_DIR;
 }
 
-// A model of tests/golden on the GPU, with the logits of every step that wants them.
+// A model of tests/golden on the GPU.
 struct Device {
-  explicit Device(const std::string& name, const ModelOptions& options = {}) {
-    const std::string folder = root() + "/tests/golden/" + name;
-    const auto json = read_json_file(folder + "/config.json", {.python_numbers = true});
-    REQUIRE(json.is_ok());
-    config = parse_model_config(json.value(), folder + "/config.json", folder).value();
+  explicit Device(const std::string& name, const ModelOptions& options = {})
+      : files(open_model(root() + "/tests/golden/" + name)),
+        backend(gpu()),
+        model(files, *backend, options) {}
+
+  static std::unique_ptr<Backend> gpu() {
     auto made = create_gpu_backend("cuda", "");
     REQUIRE_MESSAGE(made.is_ok(), made.status().message());
-    backend = std::move(made).value();
-    auto loaded = load_decoder(config, Checkpoint::open(folder).value(), *backend, options, {});
-    REQUIRE_MESSAGE(loaded.is_ok(), loaded.status().message());
-    decoder = std::move(loaded).value();
-    pool = PagePool::create(decoder->state_layout(), 64, 0, backend->storage()).value();
+    return std::move(made).value();
   }
 
-  // One step in which each sequence appends its tokens; the logits of all, one after the other.
-  Values step(const std::vector<SequenceState*>& states, const std::vector<std::vector<int32_t>>& tokens) {
-    StepPlan plan;
-    for (size_t i = 0; i < states.size(); ++i)
-      plan.sequences.push_back({states[i], tokens[i].data(), int(tokens[i].size()), true});
-    auto pages = pool->reserve(plan);
-    REQUIRE_MESSAGE(pages.is_ok(), pages.status().message());
-    const auto logits = decoder->run(plan, *pool);
-    REQUIRE_MESSAGE(logits.is_ok(), logits.status().message());
-    pages.value().commit();
-    return Values(logits.value().f32(), logits.value().f32() + logits.value().count());
-  }
-
-  std::shared_ptr<const ModelConfig> config;
+  ModelFiles files;
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Decoder> decoder;
-  std::unique_ptr<PagePool> pool;
+  LoadedModel model;
 };
-
-std::vector<int32_t> random_tokens(Random& random, int n, int vocab) {
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < n; ++i) tokens.push_back(int32_t(random.integer(0, vocab - 1)));
-  return tokens;
-}
 
 uint64_t free_bytes() {
   const std::vector<DeviceInfo> gpus = list_gpus("");
@@ -111,56 +82,36 @@ struct Opened {
 
 TEST_SUITE("cuda") {
   TEST_CASE("GPU-04 replayed steps give the bits of steps that run as they are") {
-    for (const char* name : kFolders) {
+    for (const char* name : kModelFolders) {
       INFO(name);
       Device plain(name, {.replay = false}), replayed(name);
-      Random random(7);
-      const int vocab = plain.config->vocab;
-      const std::vector<int32_t> first = random_tokens(random, 20, vocab),
-                                 tokens = random_tokens(random, 280, vocab);
-      std::vector<Values> logits[2];
-      for (Device* device : {&plain, &replayed}) {
-        std::vector<Values>& out = logits[device == &replayed];
-        SequenceState a(*device->pool, 256), b(*device->pool, 256);
-        out.push_back(device->step({&a}, {first}));
-        for (int i = 0; i < 120; ++i) out.push_back(device->step({&a}, {{tokens[size_t(i)]}}));
-        out.push_back(device->step({&b}, {first}));
-        Mark mark;
-        for (int i = 120; i < 140; ++i) {
-          if (i == 125) mark = b.mark().value();
-          if (i == 133) b.rewind(mark);
-          out.push_back(device->step({&a, &b}, {{tokens[size_t(i)]}, {tokens[size_t(i + 140)]}}));
-        }
-      }
-      for (size_t i = 0; i < logits[0].size(); ++i) {
-        INFO("step ", i);
-        REQUIRE(same_bits(logits[0][i], logits[1][i]));
-      }
+      check_decode_steps_are_equal(plain.model, replayed.model);
     }
   }
 
   TEST_CASE("a batch gives what its sequences give alone, and a prompt in chunks what it gives whole") {
-    for (const char* name : kFolders) {
+    for (const char* name : kModelFolders) {
       INFO(name);
       Device device(name, {.route = Route::exact});
       Random random(11);
-      const int vocab = device.config->vocab;
+      const int vocab = device.files.config->vocab;
       const std::vector<int32_t> lengths = {3, 90, 41, 64};
       std::vector<std::vector<int32_t>> prompts;
       for (int32_t n : lengths) prompts.push_back(random_tokens(random, n, vocab));
       Values alone, chunked;
       for (const auto& prompt : prompts) {
-        SequenceState whole(*device.pool, 128), parts(*device.pool, 128);
-        const Values logits = device.step({&whole}, {prompt});
+        SequenceState whole(*device.model.pool, 128), parts(*device.model.pool, 128);
+        const Values logits = device.model.step({&whole}, {prompt});
         alone.insert(alone.end(), logits.begin(), logits.end());
         Values last;
         for (size_t at = 0; at < prompt.size(); at += 7)
-          last = device.step({&parts}, {{prompt.begin() + int64_t(at),
-                                         prompt.begin() + int64_t(std::min(prompt.size(), at + 7))}});
+          last = device.model.step({&parts}, {{prompt.begin() + int64_t(at),
+                                               prompt.begin() + int64_t(std::min(prompt.size(), at + 7))}});
         chunked.insert(chunked.end(), last.begin(), last.end());
       }
-      SequenceState a(*device.pool, 128), b(*device.pool, 128), c(*device.pool, 128), d(*device.pool, 128);
-      const Values together = device.step({&a, &b, &c, &d}, prompts);
+      SequenceState a(*device.model.pool, 128), b(*device.model.pool, 128), c(*device.model.pool, 128),
+          d(*device.model.pool, 128);
+      const Values together = device.model.step({&a, &b, &c, &d}, prompts);
       CHECK(relative_error(together, alone) < kOrder);
       CHECK(relative_error(chunked, alone) < kOrder);
     }
@@ -182,11 +133,11 @@ TEST_SUITE("cuda") {
       for (const ModelOptions* options : {&fused, &expanded, &one_expert, &serial}) {
         Device device(name, *options);
         while (prompts.size() < size_t(kPrompts))
-          prompts.push_back(random_tokens(random, 150, device.config->vocab));
+          prompts.push_back(random_tokens(random, 150, device.files.config->vocab));
         logits.emplace_back();
         for (const std::vector<int32_t>& prompt : prompts) {
-          SequenceState state(*device.pool, 256);
-          logits.back().push_back(device.step({&state}, {prompt}));
+          SequenceState state(*device.model.pool, 256);
+          logits.back().push_back(device.model.step({&state}, {prompt}));
         }
       }
       std::vector<double> errors;

@@ -7,7 +7,7 @@ sources="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 packed=$(mktemp -d)
 trap 'rm -rf "$packed"' EXIT
 folder="$packed/cuda-tests"
-mkdir -p "$folder"/{bin,lib,root/tests/golden,root/samples/models}
+mkdir -p "$folder"/{bin,lib,tree/tests/golden,tree/samples/models}
 for program in dsa_golden cuda_test cuda_kernels_test dsa_bench_cuda dsa_eval device; do
   if [[ -x $build/bin/$program ]]; then cp "$build/bin/$program" "$folder/bin/"; fi
 done
@@ -19,7 +19,7 @@ for file in "$folder"/bin/* "$folder/lib/libdsa_sdk.so.0"; do
     grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcublasLt|libdsa_sdk)\.so' || true
 done | sort -u | while read -r library; do cp -L "$library" "$folder/lib/"; done
 strip "$folder"/bin/* "$folder"/lib/*
-cp -r "$sources"/tests/golden/*/ "$folder/root/tests/golden/"
-cp -r "$sources/samples/models/dsa-tiny" "$folder/root/samples/models/"
+cp -r "$sources"/tests/golden/*/ "$folder/tree/tests/golden/"
+cp -r "$sources/samples/models/dsa-tiny" "$folder/tree/samples/models/"
 cp "$sources/tests/cuda/run.sh" "$folder/"
 tar czf "$archive" -C "$packed" cuda-tests

@@ -14,10 +14,10 @@ namespace {
 using Positions = std::vector<int32_t>;
 
 Positions run(const Variant<TopKArgs>& variant, const Values& scores, int k, int visible = -1) {
-  const int32_t seen = visible < 0 ? int32_t(scores.size()) : visible;
+  const std::vector<int32_t> seen = {visible < 0 ? int32_t(scores.size()) : visible};  // a GPU cannot read the stack
   Positions selected(size_t(k) + 1, 12345);
   SerialQueue queue;
-  variant.run({scores.data(), &seen, selected.data(), int64_t(scores.size()), 1, k}, queue);
+  variant.run({scores.data(), seen.data(), selected.data(), int64_t(scores.size()), 1, k}, queue);
   CHECK(selected.back() == 12345);  // nothing is written behind the slots
   selected.pop_back();
   return selected;

@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "model": {"ops", "backend", "state", "io", "kernels/common", "base"},
     "engine": {"model", "ops", "backend", "state", "text", "io", "base"},
     "api": {"engine", "text", "io", "base", "include"},
-    "tools": {"engine", "io", "base", "include"},
+    "tools": {"engine", "model", "io", "base", "include"},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)

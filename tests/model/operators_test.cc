@@ -11,41 +11,10 @@
 #include "golden/vision_fixture.h"
 #include "io/picture.h"
 #include "state/sequence_state.h"
+#include "tests/support/timed_backend.h"
 
 namespace dsa::test {
 namespace {
-
-// Names of the operators that were called.
-std::set<std::string>& called() {
-  static auto& names = *new std::set<std::string>;
-  return names;
-}
-
-// The kernels of the CPU, noted as they are called.
-KernelTable noting_kernels() {
-  KernelTable table;
-#define DSA_NOTE(op, Args)                     \
-  table.op = [](const Args& a, Queue& queue) { \
-    called().insert(#op);                      \
-    cpu_kernels().op(a, queue);                \
-  };
-  DSA_FOR_EACH_KERNEL(DSA_NOTE)
-#undef DSA_NOTE
-  return table;
-}
-
-class NotingBackend final : public Backend {
- public:
-  explicit NotingBackend(Backend& backend) : backend_(backend), table_(noting_kernels()) {}
-  const char* name() const override { return "noting"; }
-  const KernelTable& kernels() const override { return table_; }
-  Queue& queue() override { return backend_.queue(); }
-  Storage& storage() override { return backend_.storage(); }
-
- private:
-  Backend& backend_;
-  KernelTable table_;
-};
 
 // A long prefill, a decode step and, if the model sees, a picture and a step that shows its features.
 void use_everything(const std::string& folder, const std::string& weights) {
@@ -57,7 +26,7 @@ void use_everything(const std::string& folder, const std::string& weights) {
   const auto checkpoint = Checkpoint::open(model_folder);
   REQUIRE(checkpoint.is_ok());
   const auto cpu = create_cpu_backend(2);
-  NotingBackend backend(*cpu.value());
+  TimedBackend backend(*cpu.value());
   auto decoder = load_decoder(config.value(), checkpoint.value(), backend, {}, {});
   REQUIRE_MESSAGE(decoder.is_ok(), decoder.status().message());
   auto pool = PagePool::create(decoder.value()->state_layout(), 64);
@@ -93,7 +62,7 @@ void use_everything(const std::string& folder, const std::string& weights) {
 void compare(const std::string& family, const std::string& weights) {
   INFO(family, " ", weights);
   const std::string folder = DSA_SOURCE_DIR "/tests/golden/" + family;
-  called().clear();
+  operator_times.clear();
   use_everything(folder, weights);
 
   const std::string model_folder = join_path(folder, weights);
@@ -110,8 +79,8 @@ void compare(const std::string& family, const std::string& weights) {
   }
   std::string list;
   for (const std::string& op : said)
-    if (called().count(op) == 0) list += " not called: " + op;
-  for (const std::string& op : called())
+    if (operator_times.count(op) == 0) list += " not called: " + op;
+  for (const auto& [op, time] : operator_times)
     if (said.count(op) == 0) list += " not said: " + op;
   CHECK(list == "");
 }

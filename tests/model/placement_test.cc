@@ -3,113 +3,36 @@
 
 #include <algorithm>
 
-#include "io/json.h"
-#include "model/decoder.h"
 #include "tests/support/guarded_backend.h"
-#include "tests/support/values.h"
+#include "tests/support/loaded_model.h"
 
 using namespace dsa;
 using namespace dsa::test;
 
 namespace {
 
-const char* const kFolders[] = {
-    "kimi_k31/model-mxfp4",     "kimi_k3_vl/model-mxfp4", "kimi_linear/model", "deepseek_v32/model-mxfp4",
-    "glm5_next_vl/model-mxfp4", "gpt_oss/model-mxfp4",    "gpt_oss/model"};
-
-struct Files {
-  std::shared_ptr<const ModelConfig> config;
-  std::shared_ptr<const Checkpoint> checkpoint;
-};
-
-Files open(const std::string& name) {
-  const std::string folder = std::string(DSA_SOURCE_DIR "/tests/golden/") + name;
-  const auto json = read_json_file(folder + "/config.json", {.python_numbers = true});
-  REQUIRE(json.is_ok());
-  auto config = parse_model_config(json.value(), folder + "/config.json", folder);
-  REQUIRE_MESSAGE(config.is_ok(), config.status().message());
-  auto checkpoint = Checkpoint::open(folder);
-  REQUIRE(checkpoint.is_ok());
-  return {config.value(), checkpoint.value()};
-}
-
-// A model on a guarded device, with the logits of every step that wants them.
-struct Device {
-  explicit Device(const Files& files, const ModelOptions& options = {}) {
-    auto loaded = load_decoder(files.config, files.checkpoint, backend, options, {});
-    REQUIRE_MESSAGE(loaded.is_ok(), loaded.status().message());
-    decoder = std::move(loaded).value();
-    pool = PagePool::create(decoder->state_layout(), 64, 0, backend.storage()).value();
-  }
-
-  // One step in which each sequence appends its tokens; the logits of all, one after the other.
-  Values step(const std::vector<SequenceState*>& states, const std::vector<std::vector<int32_t>>& tokens) {
-    StepPlan plan;
-    for (size_t i = 0; i < states.size(); ++i)
-      plan.sequences.push_back({states[i], tokens[i].data(), int(tokens[i].size()), true});
-    auto pages = pool->reserve(plan);
-    REQUIRE_MESSAGE(pages.is_ok(), pages.status().message());
-    const auto logits = decoder->run(plan, *pool);
-    REQUIRE_MESSAGE(logits.is_ok(), logits.status().message());
-    pages.value().commit();
-    return Values(logits.value().f32(), logits.value().f32() + logits.value().count());
-  }
-
-  GuardedBackend backend;
-  std::unique_ptr<Decoder> decoder;
-  std::unique_ptr<PagePool> pool;
-};
-
-std::vector<int32_t> random_tokens(Random& random, int n, int vocab) {
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < n; ++i) tokens.push_back(int32_t(random.integer(0, vocab - 1)));
-  return tokens;
-}
+ModelFiles open(const std::string& name) { return open_model(DSA_SOURCE_DIR "/tests/golden/" + name); }
 
 }  // namespace
 
 TEST_SUITE("model/placement") {
   TEST_CASE("GPU-04 replayed steps give the bits of steps that run as they are") {
-    // Across pages and powers of two of them, across the context at which a selection begins, for one sequence and for
-    // two of different length, of which one goes back to a mark on the way.
-    for (const char* name : kFolders) {
+    for (const char* name : kModelFolders) {
       INFO(name);
-      const Files files = open(name);
-      Device plain(files), replayed(files);
-      plain.backend.replays = false;
-      Random random(7);
-      const int vocab = files.config->vocab;
-      const std::vector<int32_t> first = random_tokens(random, 61, vocab),
-                                 second = random_tokens(random, 5, vocab);
-      const std::vector<int32_t> tokens = random_tokens(random, 240, vocab);
-      std::vector<Values> logits[2];
-      for (Device* device : {&plain, &replayed}) {
-        std::vector<Values>& out = logits[device == &replayed];
-        SequenceState a(*device->pool, 256), b(*device->pool, 256);
-        out.push_back(device->step({&a}, {first}));
-        for (int i = 0; i < 120; ++i) out.push_back(device->step({&a}, {{tokens[size_t(i)]}}));
-        out.push_back(device->step({&b}, {second}));
-        Mark mark;
-        for (int i = 120; i < 140; ++i) {
-          if (i == 125) mark = b.mark().value();
-          if (i == 133) b.rewind(mark);
-          out.push_back(device->step({&a, &b}, {{tokens[size_t(i)]}, {tokens[size_t(i + 100)]}}));
-        }
-      }
-      REQUIRE(logits[0].size() == logits[1].size());
-      for (size_t i = 0; i < logits[0].size(); ++i) {
-        INFO("step ", i);
-        REQUIRE(same_bits(logits[0][i], logits[1][i]));
-      }
-      CHECK(plain.backend.replayed == 0);
-      CHECK(replayed.backend.replayed > 120);
+      const ModelFiles files = open(name);
+      GuardedBackend plain_backend, replaying_backend;
+      plain_backend.replays = false;
+      LoadedModel plain(files, plain_backend), replayed(files, replaying_backend);
+      check_decode_steps_are_equal(plain, replayed);
+      CHECK(plain_backend.replayed == 0);
+      CHECK(replaying_backend.replayed > 120);
     }
   }
 
   TEST_CASE("the size from headers alone is what a load takes of the device, and nothing is left behind") {
-    for (const char* name : kFolders) {
+    for (const char* name : kModelFolders) {
       INFO(name);
-      const Files files = open(name);
+      const ModelFiles files = open(name);
       const auto size = measure_model(*files.config, *files.checkpoint, {});
       REQUIRE_MESSAGE(size.is_ok(), size.status().message());
       GuardedBackend backend;
@@ -142,7 +65,7 @@ TEST_SUITE("model/placement") {
     for (const char* name : {"kimi_k31/model-mxfp4", "kimi_k3_vl/model-mxfp4", "deepseek_v32/model-mxfp4",
                              "glm5_next_vl/model-mxfp4", "gpt_oss/model-mxfp4"}) {
       INFO(name);
-      const Files files = open(name);
+      const ModelFiles files = open(name);
       ModelOptions fused, expanded, one_expert, serial, wrong;  // wrong: each expert does another's work
       fused.route = Route::exact;
       expanded.fp8_rows = one_expert.fp8_rows = 1;
@@ -155,19 +78,20 @@ TEST_SUITE("model/placement") {
       wrong.route = Route::exact;
       wrong.rotate_experts = files.config->moe.biased ? 0 : 1;
       for (const ModelOptions* options : {&fused, &expanded, &one_expert, &serial, &wrong}) {
-        Device device(files, *options);
-        device.backend.take_exact_linear();
+        GuardedBackend backend;
+        backend.take_exact_linear();
+        LoadedModel model(files, backend, *options);
         logits.emplace_back();
         for (const std::vector<int32_t>& prompt : prompts) {
-          SequenceState state(*device.pool, 256);
-          logits.back().push_back(device.step({&state}, {prompt}));
+          SequenceState state(*model.pool, 256);
+          logits.back().push_back(model.step({&state}, {prompt}));
         }
         const auto moe_layers = std::count_if(files.config->layers.begin(), files.config->layers.end(),
                                               [](const LayerConfig& layer) { return layer.moe; });
-        CHECK(device.decoder->fp8_layers() == (options->fp8_rows > 0 ? moe_layers : 0));
+        CHECK(model.decoder->fp8_layers() == (options->fp8_rows > 0 ? moe_layers : 0));
         const auto size = measure_model(*files.config, *files.checkpoint, *options);
         REQUIRE(size.is_ok());
-        CHECK(device.decoder->device_bytes() ==
+        CHECK(model.decoder->device_bytes() ==
               size.value().weights + size.value().step + size.value().fp8_workspace);
       }
       std::vector<double> errors, wrong_errors;
@@ -187,7 +111,7 @@ TEST_SUITE("model/placement") {
 
   TEST_CASE(
       "SES-01 the n-th allocation of a load fails, for each n: a typed error, and nothing is left behind") {
-    const Files files = open("kimi_k31/model-mxfp4");
+    const ModelFiles files = open("kimi_k31/model-mxfp4");
     GuardedBackend backend;
     int64_t n = 0;
     for (bool loaded = false; !loaded; ++n) {
@@ -203,7 +127,7 @@ TEST_SUITE("model/placement") {
   }
 
   TEST_CASE("a load that is cancelled leaves nothing behind") {
-    const Files files = open("kimi_k31/model-mxfp4");
+    const ModelFiles files = open("kimi_k31/model-mxfp4");
     GuardedBackend backend;
     int calls = 0;
     const auto decoder = load_decoder(files.config, files.checkpoint, backend, {},

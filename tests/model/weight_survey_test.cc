@@ -237,7 +237,7 @@ TEST_SUITE("model/weight_survey") {
     absurd["num_attention_heads"] = absurd["num_key_value_heads"] = 1 << 20;
     const auto config = parse_model_config(absurd, "config.json", "");
     CHECK(config.status().code() == Code::limit);
-    CHECK(config.status().message().find("q_b_proj") != std::string::npos);
+    CHECK(config.status().message().find("q_a_proj") != std::string::npos);
   }
 }
 

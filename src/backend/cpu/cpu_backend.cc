@@ -1,5 +1,6 @@
 // backend/cpu/cpu_backend.cc: the best kernels of this CPU on a pool of threads.
 #include <algorithm>
+#include <system_error>
 #include <thread>
 
 #include "backend/backend.h"
@@ -36,7 +37,13 @@ Result<std::unique_ptr<Backend>> create_cpu_backend(int threads, ThreadCallback 
   if (threads == 0) threads = std::max(1, int(std::thread::hardware_concurrency()) - 1);
   if (threads < 1 || threads > 1024)
     return error(Code::argument, threads, " threads; expected 0 to 1024").with_fix(Fix::input);
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(cpu_kernels(), threads, std::move(on_thread)));
+  try {
+    return std::unique_ptr<Backend>(
+        std::make_unique<CpuBackend>(cpu_kernels(), threads, std::move(on_thread)));
+  } catch (const std::system_error& e) {
+    return error(Code::out_of_memory, "cannot start ", threads, " threads: ", e.what())
+        .with_native(e.code().value());
+  }
 }
 
 }  // namespace dsa

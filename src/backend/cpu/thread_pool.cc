@@ -1,9 +1,8 @@
 #include "backend/cpu/thread_pool.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
+
+#include "backend/signals.h"
 
 namespace dsa {
 namespace {
@@ -40,26 +39,12 @@ uint32_t wait_until(const std::atomic<uint32_t>& atomic, const F& ready) {
   return value;
 }
 
-// A thread inherits the mask of its creator: workers must never run a signal handler of the host.
-class BlockAllSignals {
- public:
-  BlockAllSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockAllSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
-
 }  // namespace
 
 ThreadPool::ThreadPool(int threads, OnThread on_thread) : on_thread_(std::move(on_thread)) {
   const int workers = std::clamp(threads, 1, kThreadsMax) - 1;
   workers_.reserve(size_t(workers));
-  const BlockAllSignals block;
+  const SignalsBlocked blocked;
   try {
     for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
   } catch (...) {

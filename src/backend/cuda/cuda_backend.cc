@@ -1,13 +1,17 @@
 // backend/cuda/cuda_backend.cc: the module: which GPUs there are, and a backend on one of them.
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "backend/cuda/cuda_errors.h"
 #include "backend/cuda/cuda_graphs.h"
 #include "backend/cuda/cuda_module.h"
 #include "backend/cuda/cuda_storage.h"
+#include "backend/signals.h"
 #include "kernels/cuda_kernels.h"
 
 namespace dsa {
@@ -35,7 +39,7 @@ class CudaBackend final : public Backend {
     backend->queue_ = std::make_unique<CudaQueue>(backend->device_, backend->stream_, backend->scratch_.get(),
                                                   scratch_bytes, backend->side_);
     backend->storage_->watch(*backend->queue_);
-    backend->graphs_ = std::make_unique<CudaGraphs>(backend->stream_);
+    backend->graphs_ = std::make_unique<CudaGraphs>(*backend->queue_);
     return std::unique_ptr<Backend>(std::move(backend));
   }
   ~CudaBackend() override {
@@ -176,40 +180,61 @@ DeviceInfo describe(int ordinal) {
   return info;
 }
 
+DeviceInfo no_device(const Status& why_not) {
+  DeviceInfo none;
+  none.id = "cuda";
+  none.name = "CUDA";
+  none.driver = driver_text();
+  none.why_not = why_not;
+  none.kernels = kernels_of(0);
+  return none;
+}
+
 std::vector<DeviceInfo> find_devices() {
   int count = 0;
   const Status usable = check_driver(count);
   std::vector<DeviceInfo> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) devices.push_back(describe(ordinal));
-  if (devices.empty()) {
-    DeviceInfo none;
-    none.id = "cuda";
-    none.name = "CUDA";
-    none.driver = driver_text();
-    none.why_not = usable;
-    none.kernels = kernels_of(0);
-    devices.push_back(none);
-  }
+  if (devices.empty()) devices.push_back(no_device(usable));
   return devices;
 }
 
 // The first use of a device sets up its context: on a thread of our own, so that no thread of the host has it current.
-template <class F>
-auto on_own_thread(const F& f) {
-  std::optional<decltype(f())> result;
+// No exception leaves: the module may have a C++ run time of its own.
+Status on_own_thread(const std::function<void()>& f) {
   std::exception_ptr thrown;
-  std::thread([&] {
+  const auto body = [&] {
     try {
-      result = f();
+      f();
     } catch (...) {
       thrown = std::current_exception();
     }
-  }).join();
-  if (thrown) std::rethrow_exception(thrown);
-  return *std::move(result);
+  };
+  try {
+    std::thread thread;
+    {
+      const SignalsBlocked blocked;
+      thread = std::thread(body);
+    }
+    thread.join();
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    return error(Code::out_of_memory, "out of host memory while GPUs are looked at");
+  } catch (const std::system_error& e) {
+    return error(Code::out_of_memory, "cannot start a thread that looks at GPUs: ", e.what())
+        .with_native(e.code().value());
+  } catch (const std::exception& e) {
+    return error(Code::internal, "an exception while GPUs are looked at: ", e.what());
+  }
+  return Status::ok();
 }
 
-std::vector<DeviceInfo> list() { return on_own_thread(find_devices); }
+std::vector<DeviceInfo> list() {
+  std::vector<DeviceInfo> devices;
+  const Status status = on_own_thread([&] { devices = find_devices(); });
+  if (!status.is_ok()) devices = {no_device(status)};
+  return devices;
+}
 
 Result<int> find_ordinal(const std::string& id, const std::vector<DeviceInfo>& devices) {
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -225,10 +250,15 @@ Result<int> find_ordinal(const std::string& id, const std::vector<DeviceInfo>& d
 }
 
 Result<std::unique_ptr<Backend>> create(const std::string& id) {
-  return on_own_thread([&]() -> Result<std::unique_ptr<Backend>> {
-    DSA_ASSIGN(const int ordinal, find_ordinal(id, find_devices()));
-    return CudaBackend::create(ordinal);
-  });
+  std::optional<Result<std::unique_ptr<Backend>>> created;
+  DSA_TRY(on_own_thread([&] {
+    const auto ordinal = find_ordinal(id, find_devices());
+    if (ordinal.is_ok())
+      created = CudaBackend::create(ordinal.value());
+    else
+      created = ordinal.status();
+  }));
+  return *std::move(created);
 }
 
 }  // namespace

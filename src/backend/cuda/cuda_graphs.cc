@@ -18,10 +18,11 @@ cudaError_t CudaGraphs::run(uint64_t key, const std::function<void()>& work) {
   return cudaSuccess;
 }
 
-// On failure nothing was launched.
+// On failure nothing was launched, and no launch that could not be recorded is held against the queue.
 cudaError_t CudaGraphs::record(const std::function<void()>& work, cudaGraphExec_t& graph) {
   cudaError_t failure = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (failure != cudaSuccess) return failure;
+  const cudaError_t before = queue_.take_error();
   cudaGraph_t captured = nullptr;
   try {
     work();
@@ -30,7 +31,10 @@ cudaError_t CudaGraphs::record(const std::function<void()>& work, cudaGraphExec_
     if (captured != nullptr) (void)cudaGraphDestroy(captured);
     throw;
   }
+  const cudaError_t launch_failure = queue_.take_error();
+  queue_.note(before);
   failure = cudaStreamEndCapture(stream_, &captured);
+  if (failure == cudaSuccess) failure = launch_failure;
   if (failure == cudaSuccess) failure = cudaGraphInstantiate(&graph, captured, 0);
   if (captured != nullptr) (void)cudaGraphDestroy(captured);
   if (failure == cudaSuccess) return failure;

@@ -7,11 +7,14 @@
 #include <functional>
 #include <map>
 
+#include "kernels/common/cuda_queue.h"
+
 namespace dsa {
 
 class CudaGraphs {
  public:
-  explicit CudaGraphs(cudaStream_t stream) : stream_(stream) {}
+  // Of work that goes to this queue, which lives longer.
+  explicit CudaGraphs(CudaQueue& queue) : queue_(queue), stream_(queue.stream()) {}
   ~CudaGraphs() { clear(); }
   CudaGraphs(const CudaGraphs&) = delete;
   CudaGraphs& operator=(const CudaGraphs&) = delete;
@@ -32,6 +35,7 @@ class CudaGraphs {
   cudaError_t record(const std::function<void()>& work, cudaGraphExec_t& graph);
   void make_room();
 
+  CudaQueue& queue_;
   const cudaStream_t stream_;
   std::map<uint64_t, Entry> entries_;
   uint64_t uses_ = 0;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "backend/cuda/cuda_errors.h"
+#include "backend/signals.h"
 
 namespace dsa {
 namespace {
@@ -22,12 +24,18 @@ void copy_host(char* to, const char* from, size_t bytes) {
     std::memcpy(to, from, bytes);
     return;
   }
-  std::vector<std::thread> others;
   const auto part = [&](size_t i) {
     const size_t begin = bytes * i / threads, end = bytes * (i + 1) / threads;
     std::memcpy(to + begin, from + begin, end - begin);
   };
-  for (size_t i = 1; i < threads; ++i) others.emplace_back(part, i);
+  std::vector<std::thread> others;
+  others.reserve(threads - 1);
+  try {
+    const SignalsBlocked blocked;
+    while (others.size() + 1 < threads) others.emplace_back(part, others.size() + 1);
+  } catch (const std::exception&) {  // no more threads: this one copies what is left
+  }
+  for (size_t i = others.size() + 1; i < threads; ++i) part(i);
   part(0);
   for (std::thread& other : others) other.join();
 }
@@ -171,8 +179,8 @@ Status CudaStorage::write(void* to, const void* from, size_t bytes) {
       const std::lock_guard order(order_);
       failure =
           cudaMemcpyAsync(static_cast<char*>(to) + at, pieces_[i].get(), n, cudaMemcpyHostToDevice, stream_);
+      if (failure == cudaSuccess) failure = cudaEventRecord(copied_[i], stream_);
     }
-    if (failure == cudaSuccess) failure = cudaEventRecord(copied_[i], stream_);
     if (failure != cudaSuccess) return cuda_status(failure, "a copy to the device failed");
   }
   return Status::ok();

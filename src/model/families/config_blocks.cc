@@ -320,6 +320,47 @@ Status parse_quantization(const JsonFields& text, ModelConfig& out) {
   return Status::ok();
 }
 
+Status parse_kimi_decoder(const JsonFields& text, const char* context_key, Keys own, ModelConfig& out) {
+  DSA_TRY(refuse_unknown_keys(text,
+                              {"first_k_dense_replace",
+                               "head_dim",
+                               "hidden_act",
+                               "hidden_size",
+                               "intermediate_size",
+                               "kv_lora_rank",
+                               "linear_attn_config",
+                               "mla_use_nope",
+                               "mla_use_output_gate",
+                               "moe_intermediate_size",
+                               "moe_layer_freq",
+                               "moe_renormalize",
+                               "moe_router_activation_func",
+                               "num_attention_heads",
+                               "num_expert_group",
+                               "num_experts",
+                               "num_experts_per_token",
+                               "num_hidden_layers",
+                               "num_key_value_heads",
+                               "num_nextn_predict_layers",
+                               "num_shared_experts",
+                               "q_lora_rank",
+                               "qk_nope_head_dim",
+                               "qk_rope_head_dim",
+                               "quantization_config",
+                               "rms_norm_eps",
+                               "rope_scaling",
+                               "rope_theta",
+                               "routed_scaling_factor",
+                               "tie_word_embeddings",
+                               "topk_group",
+                               "topk_method",
+                               "use_grouped_topk",
+                               "v_head_dim",
+                               "vocab_size"},
+                              own));
+  return parse_decoder(text, context_key, out);
+}
+
 Status parse_kimi_experts(const JsonFields& text, ModelConfig& out) {
   MoeConfig& moe = out.moe;
   DSA_ASSIGN(out.mlp.dim, text.integer("intermediate_size", 1, kMaxDim));

@@ -35,6 +35,8 @@ Status three_numbers(const JsonFields& fields, const char* key, float (&out)[3])
 Status parse_decoder(const JsonFields& text, const char* context_key, ModelConfig& out);
 // eos_token_id, one or a list; tokens already known stay.
 Status parse_end_tokens(const JsonFields& fields, ModelConfig& out);
+// parse_decoder() of a Kimi family. `own` are its keys beside those that all of them have.
+Status parse_kimi_decoder(const JsonFields& text, const char* context_key, Keys own, ModelConfig& out);
 // linear_attn_config: KDA, and which layers are KDA; the lists count layers from `first`.
 Status parse_linear_attention(const JsonFields& text, int first, ModelConfig& out);
 // num_attention_heads, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim (at least `rope_min`), v_head_dim; the scale is

@@ -55,49 +55,11 @@ Status parse_feed_forward(const JsonFields& text, ModelConfig& out) {
 
 Status parse(const JsonFields& config, ModelConfig& out) {
   DSA_ASSIGN(const JsonFields text, config.object("text_config"));
-  DSA_TRY(refuse_unknown_keys(text, {"activation_situ_beta",
-                                     "activation_situ_linear_beta",
-                                     "attn_res_block_size",
-                                     "dsa_config",
-                                     "first_k_dense_replace",
-                                     "head_dim",
-                                     "hidden_act",
-                                     "hidden_size",
-                                     "intermediate_size",
-                                     "kv_lora_rank",
-                                     "latent_moe_use_norm",
-                                     "linear_attn_config",
-                                     "max_position_embeddings",
-                                     "mla_use_nope",
-                                     "mla_use_output_gate",
-                                     "moe_intermediate_size",
-                                     "moe_layer_freq",
-                                     "moe_renormalize",
-                                     "moe_router_activation_func",
-                                     "num_attention_heads",
-                                     "num_expert_group",
-                                     "num_experts",
-                                     "num_experts_per_token",
-                                     "num_hidden_layers",
-                                     "num_key_value_heads",
-                                     "num_nextn_predict_layers",
-                                     "num_shared_experts",
-                                     "q_lora_rank",
-                                     "qk_nope_head_dim",
-                                     "qk_rope_head_dim",
-                                     "quantization_config",
-                                     "rms_norm_eps",
-                                     "rope_scaling",
-                                     "rope_theta",
-                                     "routed_expert_hidden_size",
-                                     "routed_scaling_factor",
-                                     "tie_word_embeddings",
-                                     "topk_group",
-                                     "topk_method",
-                                     "use_grouped_topk",
-                                     "v_head_dim",
-                                     "vocab_size"}));
-  DSA_TRY(parse_decoder(text, "max_position_embeddings", out));
+  DSA_TRY(parse_kimi_decoder(
+      text, "max_position_embeddings",
+      {"activation_situ_beta", "activation_situ_linear_beta", "attn_res_block_size", "dsa_config",
+       "latent_moe_use_norm", "max_position_embeddings", "routed_expert_hidden_size"},
+      out));
   DSA_ASSIGN(out.residual_block, text.integer("attn_res_block_size", 1, 4096));
   out.residual = ResidualKind::attn_residual;
   if ((int64_t(out.layers.size()) + out.residual_block - 1) / out.residual_block + 1 > 64)

@@ -8,44 +8,8 @@ namespace dsa {
 namespace {
 
 Status parse(const JsonFields& config, ModelConfig& out) {
-  DSA_TRY(refuse_unknown_keys(config, {"first_k_dense_replace",
-                                       "head_dim",
-                                       "hidden_act",
-                                       "hidden_size",
-                                       "intermediate_size",
-                                       "kv_lora_rank",
-                                       "linear_attn_config",
-                                       "mla_use_nope",
-                                       "mla_use_output_gate",
-                                       "model_max_length",
-                                       "moe_intermediate_size",
-                                       "moe_layer_freq",
-                                       "moe_renormalize",
-                                       "moe_router_activation_func",
-                                       "num_attention_heads",
-                                       "num_expert_group",
-                                       "num_experts",
-                                       "num_experts_per_token",
-                                       "num_hidden_layers",
-                                       "num_key_value_heads",
-                                       "num_nextn_predict_layers",
-                                       "num_shared_experts",
-                                       "q_lora_rank",
-                                       "qk_nope_head_dim",
-                                       "qk_rope_head_dim",
-                                       "quantization_config",
-                                       "rms_norm_eps",
-                                       "rope_scaling",
-                                       "rope_theta",
-                                       "routed_scaling_factor",
-                                       "tie_word_embeddings",
-                                       "topk_group",
-                                       "topk_method",
-                                       "use_grouped_topk",
-                                       "v_head_dim",
-                                       "vocab_size"}));
   out.residual = ResidualKind::plain;
-  DSA_TRY(parse_decoder(config, "model_max_length", out));
+  DSA_TRY(parse_kimi_decoder(config, "model_max_length", {"model_max_length"}, out));
   DSA_TRY(parse_linear_attention(config, 1, out));
   if (out.kda.gate_lower_bound != 0)
     return error(Code::unsupported, config.where(),

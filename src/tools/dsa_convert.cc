@@ -1,4 +1,4 @@
-// dsa_convert IN OUT [options]: writes the model folder IN again as OUT, its routed experts as MXFP4.
+// tools/dsa_convert.cc: dsa_convert IN OUT [options]: writes the model folder IN again as OUT, its routed experts as MXFP4.
 //
 //   --threads N  threads that round (default: all cores)
 //   --quiet      no line for each tensor
@@ -8,6 +8,7 @@
 // finished, 1 if not, 2 if the arguments are wrong.
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 
 #include "dsa_sdk.h"
@@ -62,21 +63,16 @@ int fail(const Options& options, const Status& status) {
   return 1;
 }
 
-int main(int argc, char** argv) {
-  Options options;
-  if (!parse(argc, argv, options)) {
-    fprintf(stderr, "usage: dsa_convert IN OUT [--threads N] [--quiet] [--json]\n");
-    return 2;
-  }
-  ConvertOptions convert;
-  convert.threads = options.threads;
+int convert(const Options& options) {
+  ConvertOptions settings;
+  settings.threads = options.threads;
   if (!options.quiet && !options.json)
-    convert.on_tensor = [](const ConvertedTensor& tensor) {
+    settings.on_tensor = [](const ConvertedTensor& tensor) {
       printf("%s: %s\n", tensor.name.c_str(), figures(tensor.errors).c_str());
       fflush(stdout);
       return Status::ok();
     };
-  const auto result = convert_to_mxfp4(options.source, options.target, convert);
+  const auto result = convert_to_mxfp4(options.source, options.target, settings);
   if (!result.is_ok()) return fail(options, result.status());
   const Conversion& c = result.value();
   if (options.json) {
@@ -91,6 +87,19 @@ int main(int argc, char** argv) {
            double(c.target_bytes) / 1e9, double(c.source_bytes) / 1e9);
   }
   return 0;
+}
+
+int main(int argc, char** argv) {
+  Options options;
+  if (!parse(argc, argv, options)) {
+    fprintf(stderr, "usage: dsa_convert IN OUT [--threads N] [--quiet] [--json]\n");
+    return 2;
+  }
+  try {
+    return convert(options);
+  } catch (const std::exception& e) {  // no memory, or no threads
+    return fail(options, error(Code::out_of_memory, e.what()));
+  }
 }
 
 }  // namespace
