@@ -42,8 +42,6 @@ class CudaQueue final : public Queue {
   // Free for the operator that runs, from its first launch to its last. 256-byte aligned.
   void* scratch() const { return scratch_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
-  // Its kernels leave room for those of another queue, and have no scratch memory.
-  bool is_side() const { return main_ != nullptr; }
   // Null if cuBLASLt could not be set up on this device: its products then run in kernels of our own.
   cublasLtHandle_t cublas() const { return cublas_; }
 

@@ -24,7 +24,7 @@ class ExpertProducts {
               s.activations().pairs.dim[0] >= int64_t(c.fp8_rows) * c.config.moe.experts) {
     if (!many_) return;
     s.follow(side_, s.queue());
-    expand_next();
+    expand_next(0);
   }
 
   // x is [tokens, width], the products [sorted rows, out_dim].
@@ -63,19 +63,21 @@ class ExpertProducts {
   // Through the workspace.
   void multiply(const Fp8Stage& stage, Products products) {
     const Fp8Workspace& workspace = *c_.fp8_workspace;
-    const int rows = int(s_.activations().pairs.dim[0]);
+    const int rows = int(s_.activations().pairs.dim[0]), mean = rows / c_.config.moe.experts;
     for (int e = 0; e < c_.config.moe.experts; e += stage.at_once) {
       s_.follow(s_.queue(), side_);  // which has expanded this part
       s_.follow(side_, s_.queue());  // which has multiplied the part before
+      const bool last = &stage == std::end(w_.fp8) - 1 && e + stage.at_once >= c_.config.moe.experts;
+      const int beside = last || &side_ == &s_.queue() ? 0 : std::max(mean, 1);
       ops::fp8_expert_linear(s_, workspace.x(), workspace.x_scales(), part(stage, stage.multiply, e), rows,
-                             stage.in_dim, stage.out_dim, products.begin()->y.stride[0]);
-      expand_next();
+                             stage.in_dim, stage.out_dim, products.begin()->y.stride[0], beside);
+      if (!last) expand_next(beside);
     }
   }
-  void expand_next() {
-    if (stage_ == std::size(w_.fp8)) return;
+  void expand_next(int rows_beside) {
     const Fp8Stage& stage = w_.fp8[stage_];
-    ops::mxfp4_to_fp8(s_, side_, part(stage, stage.expand, expert_), stage.in_dim, stage.out_dim);
+    ops::mxfp4_to_fp8(s_, side_, part(stage, stage.expand, expert_), stage.in_dim, stage.out_dim,
+                      rows_beside);
     expert_ += stage.at_once;
     if (expert_ >= c_.config.moe.experts) expert_ = 0, ++stage_;
   }

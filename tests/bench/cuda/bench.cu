@@ -298,7 +298,8 @@ struct Fp8Experts {
                      ranges + e});
     return memory.copy(set);
   }
-  Fp8ExpertLinearArgs product(const Fp8ExpertLinearGroup* groups, int first, int count) const {
+  Fp8ExpertLinearArgs product(const Fp8ExpertLinearGroup* groups, int first, int count,
+                              int beside = 0) const {
     return {x_codes, x_scales, groups + first, std::min(count, experts - first),
             total(), in_dim,   out_dim,        out_dim};
   }
@@ -328,11 +329,12 @@ void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, i
     e.codes = e.memory.of<uint8_t>(size_t(at_once) * e.matrix());
     const Mxfp4ToFp8Group* conversions = e.conversions(at_once);
     const Fp8ExpertLinearGroup* products = e.products(at_once);
-    const auto expand = [&](int first, int count, Queue& queue) {
-      b.kernels.mxfp4_to_fp8({conversions + first, std::min(count, experts - first), in_dim, out_dim}, queue);
+    const auto expand = [&](int first, int count, Queue& queue, int rows_beside = 0) {
+      b.kernels.mxfp4_to_fp8(
+          {conversions + first, std::min(count, experts - first), in_dim, out_dim, rows_beside}, queue);
     };
-    const auto multiply = [&](int first, int count) {
-      b.kernels.fp8_expert_linear(e.product(products, first, count), b.queue);
+    const auto multiply = [&](int first, int count, int rows_beside = 0) {
+      b.kernels.fp8_expert_linear(e.product(products, first, count, rows_beside), b.queue);
     };
     const double conversion = b.seconds(1, [&](int) { expand(0, experts, b.queue); });
     const double product = b.seconds(1, [&](int) { multiply(0, experts); });
@@ -348,8 +350,9 @@ void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, i
       for (int first = 0; first < experts; first += half) {
         b.queue.follow(side);
         side.follow(b.queue);
-        multiply(first, half);
-        if (first + half < experts) expand(first + half, half, side);
+        const bool last = first + half >= experts;
+        multiply(first, half, last ? 0 : rows);
+        if (!last) expand(first + half, half, side, rows);
       }
     });
     std::vector<Mxfp4LinearGroup> set;
