@@ -274,7 +274,8 @@ typedef struct dsa_plan_request {   /* level 4                                  
   uint32_t context_tokens;      /* 0: the longest that fits                              */
   uint32_t sessions;            /* conversations at the same time; 0: 1                  */
   uint32_t images_per_turn, typical_prompt_tokens;   /* reserved                         */
-  int32_t  kv_format, goal;     /* reserved: DSA_KV_MODEL, DSA_GOAL_BALANCED             */
+  int32_t  kv_format;           /* of the cache; DSA_KV_MODEL: f32; DSA_KV_FP8: reserved */
+  int32_t  goal;                /* reserved: DSA_GOAL_BALANCED                           */
 } dsa_plan_request;
 
 typedef struct dsa_plan_summary {   /* level 4                                           */

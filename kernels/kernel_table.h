@@ -13,10 +13,12 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/expand_pools/expand_pools.h"
 #include "kernels/expert_combine/expert_combine.h"
+#include "kernels/expert_down/expert_down.h"
 #include "kernels/expert_gather/expert_gather.h"
 #include "kernels/expert_groups/expert_groups.h"
 #include "kernels/expert_linear/expert_linear.h"
 #include "kernels/expert_plan/expert_plan.h"
+#include "kernels/expert_up/expert_up.h"
 #include "kernels/fp8_expert_linear/fp8_expert_linear.h"
 #include "kernels/fp8_pack/fp8_pack.h"
 #include "kernels/fp8_round/fp8_round.h"
@@ -31,9 +33,11 @@
 #include "kernels/hyper_connection/hyper_connection.h"
 #include "kernels/index_scores/index_scores.h"
 #include "kernels/kda/kda.h"
+#include "kernels/kda_decode/kda_decode.h"
 #include "kernels/kda_gate/kda_gate.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/linear/linear.h"
+#include "kernels/linears/linears.h"
 #include "kernels/mxfp4_linear/mxfp4_linear.h"
 #include "kernels/mxfp4_to_fp8/mxfp4_to_fp8.h"
 #include "kernels/place_rows/place_rows.h"
@@ -101,9 +105,16 @@
   X(head_norm, HeadNormArgs)               \
   X(hyper_mix, HyperMixArgs)               \
   X(hyper_add, HyperAddArgs)
+// Several operators in one, for backends that fuse.
+#define DSA_FOR_EACH_FUSED_KERNEL(X) \
+  X(linears, LinearsArgs)            \
+  X(kda_decode, KdaDecodeArgs)       \
+  X(expert_up, ExpertUpArgs)         \
+  X(expert_down, ExpertDownArgs)
 #define DSA_FOR_EACH_KERNEL(X) \
   DSA_FOR_EACH_PLAIN_KERNEL(X) \
-  DSA_FOR_EACH_SIMD_KERNEL(X)
+  DSA_FOR_EACH_SIMD_KERNEL(X)  \
+  DSA_FOR_EACH_FUSED_KERNEL(X)
 
 namespace dsa {
 

@@ -7,8 +7,8 @@ namespace dsa {
 void cuda::append_rows(const AppendRowsArgs& a, Queue& queue) {
   each_block(queue, a.tokens, threads_for(a.cache.dim), [a] __device__(int64_t t) {
     const float* x = a.x + t * a.x_stride;
-    float* row = a.cache.row(a.sequence_of[t], a.positions[t]);
-    for (int d = threadIdx.x; d < a.cache.dim; d += blockDim.x) row[d] = x[d];
+    const CacheRow row = a.cache.row(a.sequence_of[t], a.positions[t]);
+    for (int d = threadIdx.x; d < a.cache.dim; d += blockDim.x) row.set(d, x[d]);
   });
 }
 

@@ -1,6 +1,6 @@
 // kernels/append_rows/append_rows.h: writes the rows of a step into the pages of their sequences.
 //
-//   cache.row(sequence_of[t], positions[t])[d] = x[t, d]
+//   cache.row(sequence_of[t], positions[t])[d] = x[t, d]                  rounded as the cache keeps it
 #pragma once
 
 #include "kernels/common/kernel.h"

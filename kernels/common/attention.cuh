@@ -48,8 +48,9 @@ inline size_t attend_shared_bytes(int k_dim, int v_dim, bool values_apart) {
                           (values_apart ? kAttendTile * v_dim : 0) + kAttendQueries * (kAttendTile + 2));
 }
 
-// Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows; kValuesApart;
-// sink(i): a logit without a value, -inf if there is none; store(i, d, y). v_dim is at most kOut * 32.
+// Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows, something with
+// operator[]; kValuesApart; sink(i): a logit without a value, -inf if there is none; store(i, d, y). v_dim is at most
+// kOut * 32.
 //
 // partial null: all splits, and store() gets the result. Else: split `split` alone, and partial + i * partial_stride
 // gets the sums of query i, then its Softmax.
@@ -84,11 +85,14 @@ __device__ void attend(const Source& source, float* shared, float* partial = nul
       const int tile = min(kAttendTile, end - begin);
       __syncthreads();  // the tile before has been used
       for (int p = warp; p < kAttendTile; p += kAttendQueries) {
-        const float *key = p < tile ? source.key(begin + p) : nullptr,
-                    *value = p < tile ? source.value(begin + p) : nullptr;
-        for (int d = lane; d < stride; d += kWarp) k[p * stride + d] = key && d < source.k_dim ? key[d] : 0.f;
-        if (Source::kValuesApart)
-          for (int d = lane; d < source.v_dim; d += kWarp) v[p * v_stride + d] = value ? value[d] : 0.f;
+        const bool exists = p < tile;
+        const auto key = exists ? source.key(begin + p) : decltype(source.key(0)){};
+        for (int d = lane; d < stride; d += kWarp)
+          k[p * stride + d] = exists && d < source.k_dim ? key[d] : 0.f;
+        if (Source::kValuesApart) {
+          const auto value = exists ? source.value(begin + p) : decltype(source.value(0)){};
+          for (int d = lane; d < source.v_dim; d += kWarp) v[p * v_stride + d] = exists ? value[d] : 0.f;
+        }
       }
       __syncthreads();
 

@@ -30,7 +30,6 @@ cudaError_t read_cuda_device(int ordinal, CudaDevice& device) {
 CudaQueue::CudaQueue(const CudaDevice& device, cudaStream_t stream, void* scratch, size_t scratch_bytes,
                      cudaStream_t side)
     : device_(device), stream_(stream), scratch_(scratch), scratch_bytes_(scratch_bytes) {
-  if (cublasLtCreate(&cublas_) != CUBLAS_STATUS_SUCCESS) cublas_ = nullptr;
   if (side == nullptr) return;
   side_.reset(new CudaQueue(*this, side));
   for (cudaEvent_t* event : {&given_, &side_->given_})
@@ -43,7 +42,6 @@ CudaQueue::CudaQueue(CudaQueue& main, cudaStream_t stream)
 CudaQueue::~CudaQueue() {
   side_.reset();
   if (given_) cudaEventDestroy(given_);
-  if (cublas_) cublasLtDestroy(cublas_);
 }
 
 CudaQueue& CudaQueue::side() { return side_ ? *side_ : *this; }

@@ -1,12 +1,12 @@
 // kernels/common/cuda_queue.h: a stream of a GPU, with what operators need to know about the device.
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <memory>
 
+#include "kernels/common/cublas_plans.h"
 #include "kernels/common/queue.h"
 
 namespace dsa {
@@ -42,8 +42,9 @@ class CudaQueue final : public Queue {
   // Free for the operator that runs, from its first launch to its last. 256-byte aligned.
   void* scratch() const { return scratch_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
-  // Null if cuBLASLt could not be set up on this device: its products then run in kernels of our own.
-  cublasLtHandle_t cublas() const { return cublas_; }
+  // Without a handle if cuBLASLt could not be set up on this device: its products then run in kernels of our own.
+  CublasPlans& cublas_plans() { return cublas_plans_; }
+  cublasLtHandle_t cublas() const { return cublas_plans_.handle(); }
 
   void note(cudaError_t error) {
     cudaError_t& first = main_ ? main_->error_ : error_;
@@ -72,7 +73,7 @@ class CudaQueue final : public Queue {
   cudaStream_t stream_;
   void* scratch_;
   size_t scratch_bytes_;
-  cublasLtHandle_t cublas_ = nullptr;
+  CublasPlans cublas_plans_;
   cudaError_t error_ = cudaSuccess;
   cudaEvent_t given_ = nullptr;  // where another queue follows
   bool follows_ = false;         // and no kernel has been started since

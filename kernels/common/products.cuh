@@ -40,12 +40,13 @@ __device__ void cut(float low, float high, uint32_t (&pieces)[kPieces]) {
   }
 }
 
-// Weight formats. Each lane reads `Raw`, kRun consecutive weights of one row; eight of them, one octet, feed two mma.
+// Weight formats. Each lane reads `Raw`, kRun consecutive weights of one row, which are kVectors times 16 bytes and, kScaled,
+// a byte beside them; eight of the weights, one octet, feed two mma.
 // octet() gives their pairs, piece by piece: pairs 0 and 1 for the first mma, 2 and 3 for the second.
 // The members of pair i are 2 i and 2 i + 1 of the octet, or, kApart, i and i + 4.
 struct Bf16Weights {
-  static constexpr int kRun = 8, kPieces = 1;
-  static constexpr bool kApart = false;
+  static constexpr int kRun = 8, kPieces = 1, kVectors = 1;
+  static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   using Raw = uint4;
   const bf16* data;  // [out_dim, row_stride], or [in_dim, row_stride] if transposed
   int64_t row_stride;
@@ -55,7 +56,7 @@ struct Bf16Weights {
     return !transposed && in_dim % kRun == 0 && row_stride % kRun == 0 && uint64_t(data) % 16 == 0;
   }
   __device__ const void* address(int64_t o, int k) const { return data + o * row_stride + k; }
-  __device__ Raw with_scale(const uint4& run, int64_t, int) const { return run; }
+  __device__ static Raw raw(const uint4 (&vectors)[1], uint32_t) { return vectors[0]; }
   __device__ Raw read(int64_t o, int k) const { return __ldg(static_cast<const uint4*>(address(o, k))); }
   __device__ Raw read_some(int64_t o, int k, int in_dim) const {
     uint32_t pairs[4];
@@ -72,9 +73,17 @@ struct Bf16Weights {
   __device__ float scale(int64_t, int) const { return 1; }
 };
 
+// The same, read in_dim rows at a time.
+struct TransposedBf16Weights : Bf16Weights {
+  static constexpr bool kTransposed = true;
+  __host__ __device__ bool aligned(int out_dim) const {
+    return out_dim % 8 == 0 && row_stride % 8 == 0 && uint64_t(data) % 16 == 0;
+  }
+};
+
 struct F32Weights {
-  static constexpr int kRun = 8, kPieces = 3;
-  static constexpr bool kApart = false;
+  static constexpr int kRun = 8, kPieces = 3, kVectors = 2;
+  static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   struct Raw {
     float4 low, high;
   };
@@ -85,8 +94,15 @@ struct F32Weights {
   __host__ __device__ bool aligned(int in_dim) const {
     return !transposed && in_dim % kRun == 0 && row_stride % 4 == 0 && uint64_t(data) % 16 == 0;
   }
+  __device__ const void* address(int64_t o, int k) const { return data + o * row_stride + k; }
+  __device__ static Raw raw(const uint4 (&vectors)[2], uint32_t) {
+    const auto floats = [](const uint4& v) {
+      return float4{bits_to_f32(v.x), bits_to_f32(v.y), bits_to_f32(v.z), bits_to_f32(v.w)};
+    };
+    return {floats(vectors[0]), floats(vectors[1])};
+  }
   __device__ Raw read(int64_t o, int k) const {
-    const auto* row = reinterpret_cast<const float4*>(data + o * row_stride + k);
+    const auto* row = static_cast<const float4*>(address(o, k));
     return {__ldg(row), __ldg(row + 1)};
   }
   __device__ Raw read_some(int64_t o, int k, int in_dim) const {
@@ -105,8 +121,8 @@ struct F32Weights {
 };
 
 struct Fp8Weights {
-  static constexpr int kRun = 16, kPieces = 1;
-  static constexpr bool kApart = false;
+  static constexpr int kRun = 16, kPieces = 1, kVectors = 1;
+  static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   using Raw = uint4;
   const uint8_t* data;  // [out_dim, in_dim]
   const float* scales;  // [ceil(out_dim / 128), ceil(in_dim / 128)]
@@ -116,7 +132,7 @@ struct Fp8Weights {
     return in_dim % kRun == 0 && uint64_t(data) % 16 == 0;
   }
   __device__ const void* address(int64_t o, int k) const { return data + o * row_stride + k; }
-  __device__ Raw with_scale(const uint4& run, int64_t, int) const { return run; }
+  __device__ static Raw raw(const uint4 (&vectors)[1], uint32_t) { return vectors[0]; }
   __device__ Raw read(int64_t o, int k) const { return __ldg(static_cast<const uint4*>(address(o, k))); }
   __device__ Raw read_some(int64_t o, int k, int in_dim) const {
     uint32_t words[4] = {};
@@ -144,8 +160,8 @@ struct Fp8Weights {
 };
 
 struct Mxfp4Weights {
-  static constexpr int kRun = 32, kPieces = 1;
-  static constexpr bool kApart = true;
+  static constexpr int kRun = 32, kPieces = 1, kVectors = 1;
+  static constexpr bool kApart = true, kScaled = true, kTransposed = false;
   struct Raw {
     uint4 codes;
     uint32_t scale;
@@ -156,11 +172,12 @@ struct Mxfp4Weights {
 
   __host__ __device__ bool aligned(int) const { return uint64_t(blocks) % 16 == 0; }
   __device__ const void* address(int64_t o, int k) const { return blocks + (o * row_stride + k) / 2; }
-  __device__ Raw with_scale(const uint4& run, int64_t o, int k) const {
-    return {run, scales[(o * row_stride + k) / kMxfp4Block]};
+  __device__ const uint8_t* scale_address(int64_t o, int k) const {
+    return scales + (o * row_stride + k) / kMxfp4Block;
   }
+  __device__ static Raw raw(const uint4 (&vectors)[1], uint32_t scale) { return {vectors[0], scale}; }
   __device__ Raw read(int64_t o, int k) const {
-    return with_scale(__ldg(static_cast<const uint4*>(address(o, k))), o, k);
+    return {__ldg(static_cast<const uint4*>(address(o, k))), *scale_address(o, k)};
   }
   __device__ Raw read_some(int64_t o, int k, int in_dim) const {
     uint32_t words[4] = {};
@@ -169,17 +186,22 @@ struct Mxfp4Weights {
     return {{words[0], words[1], words[2], words[3]}, scales[(o * row_stride + k) / kMxfp4Block]};
   }
   // The three bits of a magnitude, read as the lowest of a bf16 exponent and the highest of its fraction, are 2^-126
-  // of it, subnormals included. The scale is an exact bf16 as well.
+  // of it, subnormals included. The scale is an exact bf16 as well. kLarge: it may be above 128.
+  template <bool kLarge = true>
   __device__ void octet(const Raw& raw, int i, uint32_t (&pairs)[4][1], bool& nan) const {
     const uint32_t word = i == 0 ? raw.codes.x : i == 1 ? raw.codes.y : i == 2 ? raw.codes.z : raw.codes.w;
-    nan |= raw.scale == 255;
+    if (kLarge) nan |= raw.scale == 255;
     // 2^126 * 2^(scale - 127) is beyond bf16 if scale is above 128: the rest of it is a second factor then.
     const uint32_t factor = bf16x2_power(min(raw.scale, 128u) + 126);
+    pairs[0][0] = (word << 12 & 0x80008000u) | (word << 6 & 0x01c001c0u);
+    pairs[1][0] = (word << 8 & 0x80008000u) | (word << 2 & 0x01c001c0u);
+    pairs[2][0] = (word << 4 & 0x80008000u) | (word >> 2 & 0x01c001c0u);
+    pairs[3][0] = (word & 0x80008000u) | (word >> 6 & 0x01c001c0u);
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {
-      const uint32_t shifted = word >> 4 * pair;
-      pairs[pair][0] = multiply_bf16x2((shifted << 12 & 0x80008000u) | (shifted << 6 & 0x01c001c0u), factor);
-      if (raw.scale > 128) pairs[pair][0] = multiply_bf16x2(pairs[pair][0], bf16x2_power(raw.scale - 1));
+      pairs[pair][0] = multiply_bf16x2(pairs[pair][0], factor);
+      if (kLarge && raw.scale > 128)
+        pairs[pair][0] = multiply_bf16x2(pairs[pair][0], bf16x2_power(raw.scale - 1));
     }
   }
   // 2^(exponent - 127), twice.
@@ -327,139 +349,6 @@ __device__ void product_rows(const Weights& w, const float* x, int64_t x_stride,
     else
       product_tile<kTilesM, kTilesN, kPiecesX, false>(w, x, x_stride, y, y_stride, rows, in_dim, out_dim,
                                                       o_begin, r, sums);
-  }
-}
-
-// The same for few rows, where reading the weights is all the time there is: they go through shared memory, kStages
-// stretches ahead. Each lane copies what it will read itself, so that no lane waits for another. Rows are kept in shared
-// memory as pieces, in the order of the fragments. Weights must be aligned, of formats that are read 16 bytes at a time.
-constexpr int kFewRows = 8;
-
-template <int kTilesM, int kStages, class Weights>
-constexpr size_t kRingBytes = size_t(kProductWarps) * kStages*(kStretch / (4 * Weights::kRun)) *
-                              2 * kTilesM* kWarp * 16;
-
-inline int64_t stretches_of(int in_dim) { return ceil_div(in_dim, kStretch); }
-template <int kTilesM, int kStages, int kPiecesX, class Weights>
-size_t few_rows_shared_bytes(int rows, int in_dim) {
-  return kRingBytes<kTilesM, kStages, Weights> + size_t(rows < kFewRows ? rows : kFewRows) *
-                                                     size_t(stretches_of(in_dim)) * kStretch * sizeof(bf16) *
-                                                     kPiecesX;
-}
-
-template <int kTilesM, int kStages, int kPiecesX, class Weights>
-__device__ void few_rows(const Weights& w, const float* x, int64_t x_stride, float* y, int64_t y_stride,
-                         int rows, int in_dim, int out_dim, uint4* shared) {
-  constexpr int kRun = Weights::kRun, kRuns = kStretch / (4 * kRun), kOctets = kRun / 8,
-                kParts = kRuns * 2 * kTilesM;
-  static_assert(Weights::kPieces == 1);
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
-  const int stretches = (in_dim + kStretch - 1) / kStretch, o_begin = blockIdx.x * 16 * kTilesM;
-  uint4* ring = shared + warp * kStages * kParts * kWarp;  // [stage, part, lane]
-  uint4* kept = shared + kRingBytes<kTilesM, kStages, Weights> /
-                             sizeof(uint4);  // [row, stretch, run, octet, quad, piece]
-
-  const auto fetch = [&](int stretch, int stage) {
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      const int64_t o = o_begin + 8 * (part % (2 * kTilesM)) + group;
-      const int k = stretch * kStretch + (4 * (part / (2 * kTilesM)) + quad) * kRun;
-      const bool exists = o < out_dim && k < in_dim;
-      copy_async(ring + (stage * kParts + part) * kWarp + lane, w.address(exists ? o : 0, exists ? k : 0),
-                 exists);
-    }
-  };
-
-  for (int r_begin = 0; r_begin < rows; r_begin += kFewRows) {
-    const int rows_here = min(kFewRows, rows - r_begin);
-#pragma unroll
-    for (int stage = 0; stage < kStages - 1; ++stage) {
-      if (warp + stage * kProductWarps < stretches) fetch(warp + stage * kProductWarps, stage);
-      commit_copies();
-    }
-    for (int i = threadIdx.x; i < rows_here * stretches * 16; i += kProductWarps * kWarp) {
-      const int row = i / (stretches * 16), octet = i % (stretches * 16), k = octet * 8;
-      const float* at = x + (r_begin + row) * x_stride + k;
-      float value[8];
-#pragma unroll
-      for (int j = 0; j < 8; ++j) value[j] = k < in_dim ? at[j] : 0.f;
-      uint32_t pairs[4][kPiecesX];
-#pragma unroll
-      for (int pair = 0; pair < 4; ++pair)
-        cut(value[Weights::kApart ? pair : 2 * pair], value[Weights::kApart ? pair + 4 : 2 * pair + 1],
-            pairs[pair]);
-      const int run = octet / (4 * kOctets) * kOctets * 4, of_run = octet % kOctets,
-                of_quad = octet / kOctets % 4;
-#pragma unroll
-      for (int piece = 0; piece < kPiecesX; ++piece)
-        kept[((row * stretches * 16 + run + of_run * 4 + of_quad)) * kPiecesX + piece] = {
-            pairs[0][piece], pairs[1][piece], pairs[2][piece], pairs[3][piece]};
-    }
-    __syncthreads();
-
-    float total[kTilesM][1][4] = {};
-    bool nan[kTilesM][2] = {};
-    for (int stretch = warp, stage = 0; stretch < stretches;
-         stretch += kProductWarps, stage = (stage + 1) % kStages) {
-      const int ahead = stretch + (kStages - 1) * kProductWarps;
-      if (ahead < stretches) fetch(ahead, (stage + kStages - 1) % kStages);
-      commit_copies();
-      wait_for_copies<kStages - 1>();
-
-      float sum[kTilesM][4] = {};
-#pragma unroll
-      for (int run = 0; run < kRuns; ++run) {
-        typename Weights::Raw raw[2 * kTilesM];
-#pragma unroll
-        for (int part = 0; part < 2 * kTilesM; ++part) {
-          const int64_t o = o_begin + 8 * part + group;
-          const int k = stretch * kStretch + (4 * run + quad) * kRun;
-          const bool exists = o < out_dim && k < in_dim;
-          raw[part] = w.with_scale(ring[(stage * kParts + run * 2 * kTilesM + part) * kWarp + lane],
-                                   exists ? o : 0, exists ? k : 0);
-        }
-#pragma unroll
-        for (int octet = 0; octet < kOctets; ++octet) {
-          uint4 column[kPiecesX] = {};
-#pragma unroll
-          for (int piece = 0; piece < kPiecesX; ++piece)
-            if (group < rows_here)
-              column[piece] =
-                  kept[((group * stretches + stretch) * 16 + run * 4 * kOctets + octet * 4 + quad) *
-                           kPiecesX +
-                       piece];
-#pragma unroll
-          for (int m = 0; m < kTilesM; ++m) {
-            uint32_t low[4][1], high[4][1];
-            w.octet(raw[2 * m], octet, low, nan[m][0]);
-            w.octet(raw[2 * m + 1], octet, high, nan[m][1]);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-              const uint32_t a[4] = {low[2 * half][0], high[2 * half][0], low[2 * half + 1][0],
-                                     high[2 * half + 1][0]};
-#pragma unroll
-              for (int piece = 0; piece < kPiecesX; ++piece) {
-                const uint32_t b[2] = {half ? column[piece].z : column[piece].x,
-                                       half ? column[piece].w : column[piece].y};
-                mma(sum[m], a, b);
-              }
-            }
-          }
-        }
-      }
-#pragma unroll
-      for (int m = 0; m < kTilesM; ++m) {
-        const int o = o_begin + 16 * m + group;
-        const float scale_low = o < out_dim ? w.scale(o, stretch * kStretch) : 0,
-                    scale_high = o + 8 < out_dim ? w.scale(o + 8, stretch * kStretch) : 0;
-        total[m][0][0] += scale_low * sum[m][0], total[m][0][1] += scale_low * sum[m][1];
-        total[m][0][2] += scale_high * sum[m][2], total[m][0][3] += scale_high * sum[m][3];
-      }
-    }
-    wait_for_copies<0>();
-    add_warps<kTilesM, 1>(total, nan, y, y_stride, rows, out_dim, o_begin, r_begin,
-                          reinterpret_cast<float*>(shared));
-    __syncthreads();
   }
 }
 

@@ -37,8 +37,7 @@ void cuda::fp8_pack(const Fp8PackArgs& a, Queue& queue) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float4 v = four(unit * kFp8Unit + 4 * i);
-        words[i] = round_to_e4m3x2(v.x / scale, v.y / scale) | round_to_e4m3x2(v.z / scale, v.w / scale)
-                                                                   << 16;
+        words[i] = round_to_e4m3x4(v.x / scale, v.y / scale, v.z / scale, v.w / scale);
       }
       *reinterpret_cast<uint4*>(a.codes + fp8_tile_offset(a.rows, r, unit * kFp8Unit)) = {words[0], words[1],
                                                                                           words[2], words[3]};

@@ -1,6 +1,7 @@
 // kernels/gqa_attention/gqa_attention.cu: one block for up to 8 query heads of a token that share a key and value head,
-// or, for few tokens, for one split of their keys.
+// or, for few tokens, for one split of their keys; on the fast route, for the heads of as many tokens as make 128 queries.
 #include "kernels/common/attention.cuh"
+#include "kernels/common/attention_f16.cuh"
 #include "kernels/gqa_attention/gqa_attention.h"
 
 namespace dsa {
@@ -15,9 +16,9 @@ struct GroupSource {
   float scale;
 
   __device__ float query(int i, int d) const { return a.q[(t * a.heads + head + i) * a.dim + d]; }
-  __device__ const float* key(int p) const { return a.k.row(sequence, first + p) + int64_t(kv_head) * a.dim; }
-  __device__ const float* value(int p) const {
-    return a.v.row(sequence, first + p) + int64_t(kv_head) * a.dim;
+  __device__ CacheRow key(int p) const { return a.k.row(sequence, first + p).from(int64_t(kv_head) * a.dim); }
+  __device__ CacheRow value(int p) const {
+    return a.v.row(sequence, first + p).from(int64_t(kv_head) * a.dim);
   }
   __device__ float sink(int i) const { return a.sinks ? a.sinks[head + i] : -INFINITY; }
   __device__ void store(int i, int d, float y) const { a.o[(t * a.heads + head + i) * a.dim + d] = y; }
@@ -50,9 +51,76 @@ __global__ void __launch_bounds__(kAttendThreads)
                stride, split);
 }
 
+// Query i is head i % group of token t + i / group; see common/attention_f16.cuh.
+struct PromptRows {
+  const GqaAttentionArgs& a;
+  int t, tokens, kv_head, sequence, group, lowest;  // the first position that anyone sees
+  int dim;
+  float scale;
+  int begin, end;
+
+  __device__ F16Rows rows(int p) const {
+    const int64_t at = int64_t(kv_head) * a.dim;
+    return {a.k.row(sequence, p) + at, a.v.row(sequence, p) + at, a.k.dim, a.v.dim,
+            max(0, lowest - p),        min(kF16Keys, end - p)};
+  }
+  __device__ int64_t head_of(int i) const {
+    return int64_t(t + i / group) * a.heads + kv_head * group + i % group;
+  }
+  __device__ const float* query(int i) const {
+    return i / group < tokens ? a.q + head_of(i) * a.dim : nullptr;
+  }
+  __device__ F16Sight sight(int i) const {
+    const int until = a.visible[t + i / group];
+    return {a.window > 0 ? max(0, until - a.window) : 0, until};
+  }
+  __device__ float sink(int i) const { return a.sinks ? a.sinks[kv_head * group + i % group] : -INFINITY; }
+  __device__ float* out(int i) const { return a.o + head_of(i) * a.dim; }
+};
+
+// Grid (ceil(tokens / (kF16Queries / group)), kv_heads), the last tokens first. Tokens of one sequence that lie together
+// read its rows together.
+template <int kDim>
+__global__ void __launch_bounds__(kF16Warps* kWarp)
+    gqa_attention_fast_kernel(const __grid_constant__ GqaAttentionArgs a) {
+  auto* tiles = dynamic_shared<F16Tile<kDim>>();
+  begin_kernel();
+  const int group = a.heads / a.kv_heads, at_once = kF16Queries / group;
+  const int first = int(gridDim.x - 1 - blockIdx.x) * at_once, last = min(first + at_once, a.tokens);
+  for (int t = first; t < last;) {
+    const int sequence = a.sequence_of[t];
+    int n = 0, begin = a.visible[t], end = 0;
+    for (; t + n < last && a.sequence_of[t + n] == sequence; ++n) {
+      const int until = a.visible[t + n];
+      begin = min(begin, a.window > 0 ? max(0, until - a.window) : 0), end = max(end, until);
+    }
+    attend_f16<kDim>(PromptRows{a, t, n, int(blockIdx.y), sequence, group, begin, a.dim, a.scale,
+                                begin / kF16Keys * kF16Keys, end},
+                     tiles);
+    t += n;
+  }
+}
+
+bool aligned_rows(const PagedRows& rows) {
+  return rows.page_rows == kF16Keys && rows.dim % 4 == 0 && rows.page_stride % 4 == 0 &&
+         uint64_t(rows.pages) % 16 == 0;
+}
+// Prompts rather than single tokens of many sequences.
+bool takes_fast(const GqaAttentionArgs& a) {
+  return a.route == Route::fast && a.tokens > kSplitTokensMax && a.tokens >= 4 * a.num_sequences &&
+         a.dim <= kF16DimMax && a.dim % 4 == 0 && a.group() <= kF16Queries && aligned_rows(a.k) &&
+         aligned_rows(a.v) && (uint64_t(a.q) | uint64_t(a.o)) % 16 == 0;
+}
+
 }  // namespace
 
 void cuda::gqa_attention(const GqaAttentionArgs& a, Queue& queue) {
+  if (takes_fast(a)) {
+    const auto fast = f16_launch_for(a.dim, gqa_attention_fast_kernel<64>, gqa_attention_fast_kernel<96>,
+                                     gqa_attention_fast_kernel<128>);
+    const unsigned blocks = unsigned(ceil_div(a.tokens, kF16Queries / a.group()));
+    return launch(queue, dim3(blocks, unsigned(a.kv_heads)), kF16Warps * kWarp, fast.shared, fast.kernel, a);
+  }
   auto& cuda_queue = static_cast<CudaQueue&>(queue);
   const auto kernel = attend_kernel_for(a.dim, gqa_attention_kernel<2>, gqa_attention_kernel<8>,
                                         gqa_attention_kernel<16>, gqa_attention_kernel<32>);

@@ -15,7 +15,7 @@ void ref::gqa_attention(const GqaAttentionArgs& a, Queue&) {
       double largest = a.sinks ? double(a.sinks[h]) : -INFINITY;
       std::vector<double> weights;
       for (int p = a.first(t); p < a.visible[t]; ++p) {
-        const float* k = a.k.row(a.sequence_of[t], p) + at;
+        const CacheRow k = a.k.row(a.sequence_of[t], p).from(at);
         double dot = 0;
         for (int d = 0; d < a.dim; ++d) dot += double(q[d]) * k[d];
         weights.push_back(a.scale * dot);
@@ -26,7 +26,7 @@ void ref::gqa_attention(const GqaAttentionArgs& a, Queue&) {
 
       std::vector<double> sums(size_t(a.dim), 0.0);
       for (size_t i = 0; i < weights.size(); ++i) {
-        const float* v = a.v.row(a.sequence_of[t], a.first(t) + int64_t(i)) + at;
+        const CacheRow v = a.v.row(a.sequence_of[t], a.first(t) + int64_t(i)).from(at);
         for (int d = 0; d < a.dim; ++d) sums[size_t(d)] += weights[i] / total * v[d];
       }
       std::transform(sums.begin(), sums.end(), a.o + (t * a.heads + h) * a.dim,

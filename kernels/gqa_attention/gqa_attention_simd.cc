@@ -16,17 +16,19 @@ constexpr int kHeads = 4;                              // heads that are in regi
 constexpr int kVectors = HWY_MAX_BYTES >= 64 ? 4 : 2;  // and vectors of an output
 
 // Keys and values of one block. Slots from `count` to the next multiple of 4 repeat the last one.
+template <class T>
 struct Block {
-  const float *k[kPositions], *v[kPositions];
+  const T *k[kPositions], *v[kPositions];
   int count;
 };
 
-void gather(const GqaAttentionArgs& a, int64_t t, int64_t column, int first, Block& block) {
+template <class T>
+void gather(const GqaAttentionArgs& a, int64_t t, int64_t column, int first, Block<T>& block) {
   const int left = a.visible[t] - first;
   block.count = left < kPositions ? left : kPositions;
   for (int i = 0; i < block.count; ++i) {
-    block.k[i] = a.k.row(a.sequence_of[t], first + i) + column;
-    block.v[i] = a.v.row(a.sequence_of[t], first + i) + column;
+    block.k[i] = a.k.values<T>(a.sequence_of[t], first + i) + column;
+    block.v[i] = a.v.values<T>(a.sequence_of[t], first + i) + column;
   }
   for (int i = block.count; i % 4 != 0; ++i) block.k[i] = block.k[i - 1];
 }
@@ -40,7 +42,8 @@ struct Heads {
   HWY_ALIGN float weights[kR][kPositions];
   float factors[kR];
 
-  void score(const Block& block, int dim) {
+  template <class T>
+  void score(const Block<T>& block, int dim) {
     for (int s = 0; s < block.count; s += 4) {
       Vec sums[kR][4];
       for (int r = 0; r < kR; ++r)
@@ -82,7 +85,8 @@ struct Heads {
   }
 
   // o = factor * o + the weighted values. The first block of a token does not read o.
-  void accumulate(const Block& block, int dim, bool first) {
+  template <class T>
+  void accumulate(const Block<T>& block, int dim, bool first) {
     const auto columns = [&]<int kN>(int64_t d, size_t n) {
       Vec sums[kR][kN];
       for (int r = 0; r < kR; ++r)
@@ -104,7 +108,7 @@ struct Heads {
   }
 };
 
-template <int kR>
+template <int kR, class T>
 void attend(const GqaAttentionArgs& a, int64_t t, int h) {
   Heads<kR> heads = {};
   for (int r = 0; r < kR; ++r) {
@@ -115,7 +119,7 @@ void attend(const GqaAttentionArgs& a, int64_t t, int h) {
   }
   const int64_t column = int64_t(h / a.group()) * a.dim;
   const int begin = a.first(t);
-  Block block;
+  Block<T> block;
   for (int p = begin; p < a.visible[t]; p += kPositions) {
     gather(a, t, column, p, block);
     heads.score(block, a.dim);
@@ -132,20 +136,25 @@ void attend(const GqaAttentionArgs& a, int64_t t, int h) {
   }
 }
 
-}  // namespace
-
-void gqa_attention(const GqaAttentionArgs& a, Queue& queue) {
+template <class T>
+void run(const GqaAttentionArgs& a, Queue& queue) {
   queue.parallel_for(int64_t(a.tokens) * a.kv_heads, [&](int64_t item) {
     const int64_t t = item / a.kv_heads;
     int h = int(item % a.kv_heads) * a.group();
     const int end = h + a.group();
-    for (; h + kHeads <= end; h += kHeads) attend<kHeads>(a, t, h);
+    for (; h + kHeads <= end; h += kHeads) attend<kHeads, T>(a, t, h);
     switch (end - h) {
-      case 3: attend<3>(a, t, h); break;
-      case 2: attend<2>(a, t, h); break;
-      case 1: attend<1>(a, t, h); break;
+      case 3: attend<3, T>(a, t, h); break;
+      case 2: attend<2, T>(a, t, h); break;
+      case 1: attend<1, T>(a, t, h); break;
     }
   });
+}
+
+}  // namespace
+
+void gqa_attention(const GqaAttentionArgs& a, Queue& queue) {
+  a.k.format == CacheFormat::bf16 ? run<bf16>(a, queue) : run<float>(a, queue);
 }
 
 }  // namespace DSA_ISA

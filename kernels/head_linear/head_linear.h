@@ -4,14 +4,19 @@
 //   W(h, o, i) = weight[h * weight_head_stride + o * in_dim + i]                     plain
 //              = weight[h * weight_head_stride + i * out_dim + o]                    transposed
 //
-// Activations f32, weights bf16 or f32, sums f32, in an order that does not depend on the number of tokens.
+// exact  Activations f32, weights bf16 or f32, sums f32, in an order that does not depend on the number of tokens.
+// fast   The same, except on GPUs with kHeadLinearManyTokens tokens and more, where in_dim is a multiple of 8 and strides are
+//        multiples of 8: activations and weights are rounded to bf16, and the order of the sums depends on the whole shape.
 #pragma once
 
 #include "base/tensor.h"
 #include "kernels/common/kernel.h"
 #include "kernels/common/numbers.h"
+#include "kernels/common/route.h"
 
 namespace dsa {
+
+constexpr int kHeadLinearManyTokens = 64;
 
 struct HeadLinearArgs {
   const float* x;      // [tokens, heads, in_dim]
@@ -22,6 +27,7 @@ struct HeadLinearArgs {
   int64_t weight_head_stride;                                            // elements
   int tokens, heads, in_dim, out_dim;
   bool transposed;
+  Route route = Route::exact;
 };
 DSA_DECLARE_KERNEL(head_linear, HeadLinearArgs);
 

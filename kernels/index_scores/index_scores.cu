@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int begin = blockIdx.x * kPositions, end = min(begin + kPositions, a.context);
   for (int p = begin + warp; p < end; p += kWarps) {
     const bool seen = p < a.visible[t];
-    const float* k = seen ? a.k.row(sequence, p) : nullptr;
+    const CacheRow k = seen ? a.k.row(sequence, p) : CacheRow{};
     float score = seen ? 0.f : -INFINITY;
     for (int h = 0; seen && h < a.heads; ++h) {
       float dot = 0;

@@ -4,11 +4,12 @@
 //   scores[t, p] = -inf                                                            visible[t] <= p < context
 //
 // k[p] is the index key of position p in the token's own sequence. f32; the order of the sums depends on heads and
-// dim alone.
+// dim alone. With Route::fast, an implementation may round q to bf16 where the cache keeps bf16.
 #pragma once
 
 #include "kernels/common/kernel.h"
 #include "kernels/common/paged.h"
+#include "kernels/common/route.h"
 
 namespace dsa {
 
@@ -21,6 +22,7 @@ struct IndexScoresArgs {
   float* scores;               // [tokens, context]  output
   int64_t scores_stride;       // floats from row to row
   int tokens, heads, dim, context;
+  Route route = Route::exact;
 
   DSA_HD const float* q_row(int64_t t, int h) const { return q + (size_t(t) * heads + h) * dim; }
 };

@@ -14,7 +14,7 @@ void ref::index_scores(const IndexScoresArgs& a, Queue&) {
         scores[p] = -INFINITY;
         continue;
       }
-      const float* k = a.k.row(a.sequence_of[t], p);
+      const CacheRow k = a.k.row(a.sequence_of[t], p);
       double score = 0;
       for (int h = 0; h < a.heads; ++h) {
         const float* q = a.q_row(t, h);

@@ -1,6 +1,6 @@
 // kernels/index_scores/index_scores_simd.cc: the keys of a page are turned to [dim, positions], so that the
 // lanes of a vector are positions and no sum crosses lanes; tokens and heads pass over them while they stay
-// in the cache. Where a page has few keys, those of several pages are laid together first.
+// in the cache. Where a page has few keys, or keeps them as bf16, they are laid together as f32 first.
 //
 // A thread takes kPageSize keys and a block of tokens.
 #include <cmath>
@@ -54,10 +54,18 @@ void turn(const float* rows, int dim, float* keys) {
 
 // Keys [p0, p0 + kPageSize) of a sequence, turned. What lies behind the first `count` is never looked at.
 void turned_keys(const PagedRows& k, int sequence, int64_t p0, int count, float* keys) {
-  if (k.page_rows == kPageSize) return turn(k.row(sequence, p0), k.dim, keys);
+  if (k.page_rows == kPageSize && k.format == CacheFormat::f32)
+    return turn(k.values<float>(sequence, p0), k.dim, keys);
   float rows[kMaxDim * kPageSize];
-  for (int p = 0; p < count; ++p)
-    memcpy(rows + p * k.dim, k.row(sequence, p0 + p), size_t(k.dim) * sizeof(float));
+  for (int p = 0; p < count; ++p) {
+    float* row = rows + p * k.dim;
+    if (k.format == CacheFormat::f32) {
+      memcpy(row, k.values<float>(sequence, p0 + p), size_t(k.dim) * sizeof(float));
+      continue;
+    }
+    const bf16* values = k.values<bf16>(sequence, p0 + p);
+    for_each_vector(0, k.dim, [&](int64_t d, size_t n) { store(load(values + d, n), row + d, n); });
+  }
   memset(rows + count * k.dim, 0, size_t(kPageSize - count) * size_t(k.dim) * sizeof(float));
   turn(rows, k.dim, keys);
 }
@@ -118,7 +126,7 @@ void index_scores(const IndexScoresArgs& a, Queue& queue) {
       const int seen = left <= 0 ? 0 : left < size ? int(left) : size;
       if (seen > turned || (seen > 0 && sequence != a.sequence_of[t])) {
         sequence = a.sequence_of[t];
-        turned = a.k.page_rows == kPageSize ? kPageSize : seen;
+        turned = a.k.page_rows == kPageSize && a.k.format == CacheFormat::f32 ? kPageSize : seen;
         turned_keys(a.k, sequence, p0, turned, keys);
       }
       if (seen == kPageSize) {

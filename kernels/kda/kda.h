@@ -10,12 +10,13 @@
 // kda_chunk  many tokens: within a chunk, at most 64 tokens, the updates become a triangular system and products of small
 //            matrices. Every exponent that reaches exp is at most 0, or bounded inside a run of 16 tokens.
 //            A run in which a channel decays by more than that goes token by token, as in kda_step.
-// f32 state and sums; g at most 0. Within kKdaMaxDecay per token a run of 16 always fits (16 * 5.0625 = 81 < 88.7 = log of
-// the largest f32). The result does not depend on
-// how a sequence is cut into steps beyond rounding.
+// f32 state and sums; g at most 0. The fast route of GPUs drops what is below 2^-17 of a factor, in kda_chunk. Within
+// kKdaMaxDecay per token a run of 16 always fits (16 * 5.0625 = 81 < 88.7 = log of the largest f32). The result does not
+// depend on how a sequence is cut into steps beyond rounding.
 #pragma once
 
 #include "kernels/common/kernel.h"
+#include "kernels/common/route.h"
 
 namespace dsa {
 
@@ -37,8 +38,13 @@ struct KdaArgs {
   const KdaSequence* sequences;          // [num_sequences]
   int64_t q_stride, k_stride, v_stride;  // floats from row to row; g, beta and o are dense
   int num_sequences, heads, k_dim, v_dim;
+  int rows = 0;  // of all sequences together, or more; GPUs go token by token if nobody says
+  Route route = Route::exact;
 };
 DSA_DECLARE_KERNEL(kda_step, KdaArgs);   // every sequence has one row
 DSA_DECLARE_KERNEL(kda_chunk, KdaArgs);  // any number of rows
+namespace cuda {
+void kda_by_token(const KdaArgs&, Queue&);  // the same, as kda_step does it
+}
 
 }  // namespace dsa

@@ -49,6 +49,7 @@ struct Mxfp4LinearArgs {
   int64_t x_stride, y_stride;  // floats from row to row
   int rows, in_dim, out_dim;
   Route route;
+  int rows_max = 0;  // no group has more rows; 0: unknown
 };
 // Room for the int8 activations of `rows` rows: per block 32 values, their scale and their sum.
 inline size_t mxfp4_linear_workspace_bytes(int64_t rows, int64_t in_dim) {

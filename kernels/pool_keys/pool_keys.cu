@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(1024) pool_keys_kernel(const __grid_constant__
   const PoolSequence s = a.sequences[blockIdx.y];
   const int end = s.position + s.rows, complete = end / a.group;
   for (int p = s.position / a.group + blockIdx.x; p < complete; p += gridDim.x) {
-    float* out = a.pools.row(blockIdx.y, p);
+    const CacheRow out = a.pools.row(blockIdx.y, p);
     for (int d = threadIdx.x; d < a.dim; d += blockDim.x) {
       const auto logit = [&](int j) {
         return token_of(a, s, p * a.group + j).gate[d] + a.places[int64_t(j) * a.dim + d];
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(1024) pool_keys_kernel(const __grid_constant__
         total += weight;
         sum += weight * token_of(a, s, p * a.group + j).key[d];
       }
-      out[d] = sum / total;
+      out.set(d, sum / total);
     }
   }
   if (blockIdx.x > 0) return;

@@ -9,7 +9,8 @@
 //   [group - 1, 2, dim]  key and gate of a token, oldest first; (position mod group) rows of it are in use
 //
 // The rest of next_open is not written. pools_visible[t] = (position of t + 1) / group, the pools that are complete for
-// t. f32; the softmax has the maximum subtracted. A pool is the same whether its tokens come in one step or in many.
+// t. f32; the softmax has the maximum subtracted. A pool is the same whether its tokens come in one step or in many,
+// and is rounded as the cache keeps it.
 #pragma once
 
 #include "kernels/common/kernel.h"

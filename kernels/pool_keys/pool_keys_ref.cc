@@ -21,7 +21,7 @@ Token token_of(const PoolKeysArgs& a, const PoolSequence& s, int position) {
   return {row, row + a.dim};
 }
 
-void pool(const PoolKeysArgs& a, const PoolSequence& s, int p, float* out) {
+void pool(const PoolKeysArgs& a, const PoolSequence& s, int p, CacheRow out) {
   Token tokens[kPoolGroupMax];
   for (int j = 0; j < a.group; ++j) tokens[j] = token_of(a, s, p * a.group + j);
   for (int d = 0; d < a.dim; ++d) {
@@ -33,7 +33,7 @@ void pool(const PoolKeysArgs& a, const PoolSequence& s, int p, float* out) {
       total += weight;
       sum += weight * tokens[j].key[d];
     }
-    out[d] = float(sum / total);
+    out.set(d, float(sum / total));
   }
 }
 

@@ -1,11 +1,11 @@
-// kernels/rms_norm/rms_norm.cu: one block a row, which stays in L1 between its two readings.
+// kernels/rms_norm/rms_norm.cu: one block a row, which stays in L1 between its two readings. linears sums in the same order.
 #include "kernels/common/cuda.cuh"
 #include "kernels/rms_norm/rms_norm.h"
 
 namespace dsa {
 
 void cuda::rms_norm(const RmsNormArgs& a, Queue& queue) {
-  each_block(queue, a.rows, threads_for(a.dim), [a] __device__(int64_t r) {
+  each_block(queue, a.rows, 256, [a] __device__(int64_t r) {
     const float* x = a.x + r * a.x_stride;
     float* y = a.y + r * a.y_stride;
     float squares = 0;

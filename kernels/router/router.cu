@@ -1,5 +1,5 @@
-// kernels/router/router.cu: one warp a token, in top_k rounds. Sigmoids are f64, so that ties and near ties fall as in
-// the reference.
+// kernels/router/router.cu: one block a token. All of it takes the sigmoids, in f64, so that ties and near ties fall as in the
+// reference; one warp then chooses, in top_k rounds.
 #include "kernels/common/best.cuh"
 #include "kernels/router/router.h"
 
@@ -36,49 +36,72 @@ __device__ void close_groups(const RouterArgs& a, float* wanted, int lane) {
   __syncwarp();
 }
 
-__global__ void __launch_bounds__(kWarp) router_kernel(const __grid_constant__ RouterArgs a) {
-  float* shared = dynamic_shared<float>();
-  float *s = shared, *wanted = shared + a.experts;  // [experts] each
+// The best that a lane may choose, the lowest of equals; -1: all are NaN.
+__device__ int best_of_lane(const float* wanted, int experts, int lane) {
+  int best = -1;
+  for (int e = lane; e < experts; e += kWarp)
+    if (wanted[e] == wanted[e] && (best < 0 || wanted[e] > wanted[best])) best = e;
+  return best;
+}
+// Integers in the order of the floats, all above that of nothing.
+constexpr int kNothing = -0x7fffffff - 1;
+__device__ int in_order(float value) {
+  const auto bits = int(f32_to_bits(value + 0.f));  // no negative zero
+  return bits < 0 ? bits ^ 0x7fffffff : bits;
+}
+
+constexpr int kThreads = 256;
+
+// Shared s, wanted [experts], ids [top_k].
+__global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant__ RouterArgs a) {
+  float *s = dynamic_shared<float>(), *wanted = s + a.experts;
+  auto* chosen_ids = reinterpret_cast<int32_t*>(wanted + a.experts);
   begin_kernel();
   const int64_t t = blockIdx.x;
-  const int lane = threadIdx.x;
+  const int lane = threadIdx.x % kWarp;
   const float* logits = a.logits + t * a.experts;
-  int32_t* ids = a.expert_ids + t * a.top_k;
-  float* weights = a.expert_weights + t * a.top_k;
 
-  for (int e = lane; e < a.experts; e += kWarp) {
+  for (int e = threadIdx.x; e < a.experts; e += kThreads) {
     s[e] = float(1 / (1 + exp(-double(logits[e]))));
     wanted[e] = a.bias ? s[e] + a.bias[e] : s[e];
   }
-  __syncwarp();
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return;
   if (a.top_groups < a.groups) close_groups(a, wanted, lane);
   int finite = 0;
   for (int e = lane; e < a.experts; e += kWarp) finite += wanted[e] == wanted[e] && isfinite(logits[e]);
   finite = __reduce_add_sync(kAllLanes, finite);
 
-  int chosen = 0;
+  int chosen = 0, mine = best_of_lane(wanted, a.experts, lane);
   while (chosen < a.top_k) {
-    const int e = best_of(wanted, a.experts, lane);
-    if (e < 0) break;
-    __syncwarp();
-    if (lane == 0) ids[chosen] = e, wanted[e] = NAN;
-    __syncwarp();
+    const int rank = mine < 0 ? kNothing : in_order(wanted[mine]);
+    const int best = __reduce_max_sync(kAllLanes, rank);
+    if (best == kNothing) break;
+    const int e = __reduce_min_sync(kAllLanes, rank == best ? mine : a.experts);
+    if (mine == e) {
+      chosen_ids[chosen] = e, wanted[e] = NAN;
+      mine = best_of_lane(wanted, a.experts, lane);
+    }
     ++chosen;
   }
-  if (lane > 0) return;
-
-  complete_with_lowest(ids, chosen, a.top_k);
+  __syncwarp();
+  if (lane == 0) complete_with_lowest(chosen_ids, chosen, a.top_k);
+  __syncwarp();
   double sum = 0;
-  for (int slot = 0; slot < a.top_k; ++slot) sum += s[ids[slot]];
+  for (int slot = 0; slot < a.top_k; ++slot) sum += s[chosen_ids[slot]];
   const double factor = a.renormalize ? a.scale / (sum + 1e-20) : a.scale;
-  for (int slot = 0; slot < a.top_k; ++slot)
-    weights[slot] = finite < a.top_k ? NAN : float(s[ids[slot]] * factor);
+  for (int slot = lane; slot < a.top_k; slot += kWarp) {
+    a.expert_ids[t * a.top_k + slot] = chosen_ids[slot];
+    a.expert_weights[t * a.top_k + slot] =
+        finite < a.top_k ? NAN : float(s[chosen_ids[slot]] * factor);
+  }
 }
 
 }  // namespace
 
 void cuda::router(const RouterArgs& a, Queue& queue) {
-  launch(queue, unsigned(a.tokens), kWarp, 2 * sizeof(float) * size_t(a.experts), router_kernel, a);
+  launch(queue, unsigned(a.tokens), kThreads, 2 * sizeof(float) * size_t(a.experts) + sizeof(int32_t) * size_t(a.top_k),
+         router_kernel, a);
 }
 
 }  // namespace dsa

@@ -21,8 +21,8 @@ struct LatentSource {
                ? a.q_latent[(t * a.heads + h) * a.latent_dim + d]
                : a.q_rope[t * a.q_rope_token_stride + h * a.q_rope_head_stride + d - a.latent_dim];
   }
-  __device__ const float* key(int p) const { return a.latents.row(sequence, positions ? positions[p] : p); }
-  __device__ const float* value(int) const { return nullptr; }
+  __device__ CacheRow key(int p) const { return a.latents.row(sequence, positions ? positions[p] : p); }
+  __device__ CacheRow value(int) const { return {}; }
   __device__ float sink(int) const { return -INFINITY; }
   __device__ void store(int i, int d, float y) const { a.o[(t * a.heads + head + i) * a.latent_dim + d] = y; }
 };

@@ -5,10 +5,13 @@
 //
 // p runs over selected[t] (-1: unused slot), or over every p < visible[t] if selected is null. A token without any
 // position gives zero. f32, softmax with the maximum subtracted; the order of the sums depends on the list alone.
+// With Route::fast, an implementation may round q and the weights of the softmax to bf16 where the cache keeps bf16, and
+// count unused slots in the order of the sums.
 #pragma once
 
 #include "kernels/common/kernel.h"
 #include "kernels/common/paged.h"
+#include "kernels/common/route.h"
 
 namespace dsa {
 
@@ -23,6 +26,7 @@ struct SparseAttentionArgs {
   int64_t q_rope_token_stride, q_rope_head_stride;  // floats
   int tokens, heads, latent_dim, rope_dim, top_k;
   float scale;
+  Route route = Route::exact;
 };
 DSA_DECLARE_KERNEL(sparse_attention, SparseAttentionArgs);
 

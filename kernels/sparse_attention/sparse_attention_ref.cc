@@ -9,7 +9,7 @@ namespace dsa {
 
 void ref::sparse_attention(const SparseAttentionArgs& a, Queue&) {
   for (int64_t t = 0; t < a.tokens; ++t) {
-    std::vector<const float*> rows;
+    std::vector<CacheRow> rows;
     const int slots = a.selected ? a.top_k : a.visible[t];
     for (int slot = 0; slot < slots; ++slot) {
       const int32_t p = a.selected ? a.selected[t * a.top_k + slot] : slot;
@@ -21,7 +21,7 @@ void ref::sparse_attention(const SparseAttentionArgs& a, Queue&) {
       const float* q_rope = a.q_rope + t * a.q_rope_token_stride + h * a.q_rope_head_stride;
       std::vector<double> weights;
       double largest = -INFINITY, total = 0;
-      for (const float* row : rows) {
+      for (const CacheRow& row : rows) {
         double dot = 0;
         for (int d = 0; d < a.latent_dim; ++d) dot += double(q_latent[d]) * row[d];
         for (int d = 0; d < a.rope_dim; ++d) dot += double(q_rope[d]) * row[a.latent_dim + d];

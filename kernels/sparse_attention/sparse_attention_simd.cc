@@ -17,18 +17,20 @@ constexpr int kVectors = HWY_MAX_BYTES >= 64 ? 4 : 2;  // and vectors of an outp
 constexpr int kMaxGroup = 16;                          // heads of a thread
 
 // The rows of one block. Slots from `count` to the next multiple of 4 repeat the last row.
+template <class T>
 struct Block {
-  const float* rows[kPositions];
+  const T* rows[kPositions];
   int count;
 };
 
 // Finds the next rows of token t from `slot` on; returns where to go on.
-int gather(const SparseAttentionArgs& a, int64_t t, int slot, Block& block) {
+template <class T>
+int gather(const SparseAttentionArgs& a, int64_t t, int slot, Block<T>& block) {
   const int slots = a.selected ? a.top_k : a.visible[t];
   block.count = 0;
   for (; slot < slots && block.count < kPositions; ++slot) {
     const int32_t p = a.selected ? a.selected[t * a.top_k + slot] : slot;
-    if (p >= 0) block.rows[block.count++] = a.latents.row(a.sequence_of[t], p);
+    if (p >= 0) block.rows[block.count++] = a.latents.values<T>(a.sequence_of[t], p);
   }
   for (int i = block.count; i % 4 != 0; ++i) block.rows[i] = block.rows[i - 1];
   return slot;
@@ -50,8 +52,9 @@ float* output(const SparseAttentionArgs& a, int64_t t, int h) {
 }
 
 // Dot products of kR heads with the rows of a block.
-template <int kR>
-void score(const SparseAttentionArgs& a, int64_t t, int h, const Block& block, float (*scores)[kPositions]) {
+template <int kR, class T>
+void score(const SparseAttentionArgs& a, int64_t t, int h, const Block<T>& block,
+           float (*scores)[kPositions]) {
   const float *latent[kR], *rope[kR];
   for (int r = 0; r < kR; ++r) latent[r] = q_latent(a, t, h + r), rope[r] = q_rope(a, t, h + r);
   for (int s = 0; s < block.count; s += 4) {
@@ -96,8 +99,8 @@ float weigh(float scale, int count, float* scores, Running& running) {
 }
 
 // o = factor * o + the weighted rows. The first block of a token does not read o.
-template <int kR>
-void accumulate(const SparseAttentionArgs& a, int64_t t, int h, const Block& block,
+template <int kR, class T>
+void accumulate(const SparseAttentionArgs& a, int64_t t, int h, const Block<T>& block,
                 const float (*weights)[kPositions], const float* factors, bool first) {
   const auto columns = [&]<int kN>(int64_t d, size_t n) {
     Vec o[kR][kN];
@@ -121,8 +124,8 @@ void accumulate(const SparseAttentionArgs& a, int64_t t, int h, const Block& blo
   for_each_vector(d, a.latent_dim, [&](int64_t e, size_t n) { columns.template operator()<1>(e, n); });
 }
 
-template <int kR>
-void attend(const SparseAttentionArgs& a, int64_t t, int h, const Block& block, bool first,
+template <int kR, class T>
+void attend(const SparseAttentionArgs& a, int64_t t, int h, const Block<T>& block, bool first,
             Running* running) {
   HWY_ALIGN float scores[kR][kPositions] = {};
   float factors[kR];
@@ -131,9 +134,8 @@ void attend(const SparseAttentionArgs& a, int64_t t, int h, const Block& block, 
   accumulate<kR>(a, t, h, block, scores, factors, first);
 }
 
-}  // namespace
-
-void sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
+template <class T>
+void run(const SparseAttentionArgs& a, Queue& queue) {
   // Small groups keep all threads busy with one token, large ones read the rows less often.
   int group = kMaxGroup;
   while (group > kHeads && int64_t(a.tokens) * ((a.heads + group - 1) / group) < 3 * queue.threads())
@@ -144,7 +146,7 @@ void sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
     const int64_t t = item / groups;
     const int begin = int(item % groups) * group, end = begin + group < a.heads ? begin + group : a.heads;
     Running running[kMaxGroup];
-    Block block;
+    Block<T> block;
     int slot = gather(a, t, 0, block);
     const bool empty = block.count == 0;
     for (bool first = true; block.count > 0; first = false, slot = gather(a, t, slot, block)) {
@@ -164,6 +166,12 @@ void sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
       });
     }
   });
+}
+
+}  // namespace
+
+void sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
+  a.latents.format == CacheFormat::bf16 ? run<bf16>(a, queue) : run<float>(a, queue);
 }
 
 }  // namespace DSA_ISA

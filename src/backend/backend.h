@@ -38,6 +38,9 @@ class Backend {
   // Puts `work` on the queue. Work of the same key makes the same launches with the same arguments, and differs only in
   // what the memory holds that they point to: it may be recorded once and put there again.
   virtual void replay(uint64_t, const std::function<void()>& work) { work(); }
+
+  // True if one launch for several operators pays: steps of few rows then take the fused ones.
+  virtual bool fuses() const { return false; }
 };
 
 // One backend: what it has kernels for, said without starting it.

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "base/status.h"
 
@@ -16,6 +18,13 @@ using Memory = std::shared_ptr<void>;
 // The same bytes on both sides; one piece where kernels read the memory of the host.
 struct Mirror {
   Memory host, device;
+};
+
+// From memory of the host to that of kernels.
+struct Write {
+  void* to;
+  const void* from;
+  size_t bytes;
 };
 
 constexpr size_t kStorageAlignment = 256;
@@ -46,6 +55,11 @@ class Storage {
 
   // From any memory of the host, which is free again on return, in the order of the queue; and to it, done on return.
   virtual Status write(void* to, const void* from, size_t bytes) = 0;
+  // Many at once, as fast as it goes. `go_on` is asked with the bytes done, first with 0, at most kBytesBetween apart,
+  // on this thread; if it answers no, the rest is left out.
+  using GoOn = std::function<bool(uint64_t done)>;
+  static constexpr size_t kBytesBetween = size_t(64) << 20;
+  virtual Status write_all(std::span<const Write> writes, const GoOn& go_on);
   virtual Status read(void* to, const void* from, size_t bytes) = 0;
 };
 

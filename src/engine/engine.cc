@@ -312,7 +312,7 @@ Result<std::shared_ptr<Run>> Engine::start(const SessionClaim& claim, const Prom
     work.prompt_tokens = uint32_t(work.prompt_end - size_t(session.state_->length()));
     const int64_t wanted = pages_wanted(*run), left = num_pages_ - used_pages_ + session.pages_;
     if (wanted > left && num_active_ == 0 && waiting() == 0) {
-      const uint64_t page_bytes = pool_->layout().page_floats() * sizeof(float);
+      const uint64_t page_bytes = pool_->layout().page_bytes();
       return error(Code::out_of_memory, "the run may need ", wanted, " pages, idle sessions leave ", left,
                    " of ", num_pages_)
           .with_fix(Fix::free_memory)
@@ -462,7 +462,7 @@ std::shared_ptr<Run> Engine::take_admissible(Status& status) {
     const int64_t wanted = pages_wanted(*run), left = num_pages_ - used_pages_ + session.pages_;
     if (wanted > left) {
       if (num_active_ > 0) return nullptr;  // a run in work will give some back
-      const uint64_t page_bytes = pool_->layout().page_floats() * sizeof(float);
+      const uint64_t page_bytes = pool_->layout().page_bytes();
       status = error(Code::out_of_memory, "the run may need ", wanted, " pages, idle sessions leave ", left,
                      " of ", num_pages_)
                    .with_fix(Fix::free_memory)

@@ -57,8 +57,9 @@ struct EngineOptions {
   int default_context = 32768;  // of a session that names none; at most the model's
   int pool_sessions = 16;  // full contexts that the page pool holds; on the CPU address space, not memory
   int pool_states = 0;     // copies of what sessions do not page; 0: as many as are asked for
-  int step_tokens = 0;     // that one step may hold; 0: the default of models
-  int chunk = 128;         // prompt tokens in one step while others decode
+  CacheFormat cache_format = CacheFormat::f32;
+  int step_tokens = 0;                           // that one step may hold; 0: the default of models
+  int chunk = 128;                               // prompt tokens in one step while others decode
   uint64_t picture_bytes = uint64_t(256) << 20;  // features of pictures that are kept for the next run
 };
 

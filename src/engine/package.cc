@@ -204,6 +204,7 @@ Result<std::shared_ptr<Engine>> Package::load(const EngineOptions& options,
                                                  }));
   }
   ModelOptions model_options;
+  model_options.cache_format = options.cache_format;
   if (options.step_tokens > 0) model_options.max_step_tokens = options.step_tokens;
   DSA_ASSIGN(parts.model, load_language_model(config_, checkpoint_, *parts.backend, model_options, progress));
   parts.tokenizer = tokenizer_;
@@ -225,9 +226,13 @@ Result<std::shared_ptr<const Plan>> Package::plan(const PlanRequest& request) co
   return Plan::of(name_, config_, TensorListing::of(checkpoint_), request, Machine::with(std::move(gpus)));
 }
 
-uint64_t Package::kv_bytes_per_token() const { return state_layout_of(*config_).bytes_per_token(); }
+uint64_t Package::kv_bytes_per_token() const {
+  return state_layout_of(*config_, CacheFormat::f32).bytes_per_token();
+}
 
-uint64_t Package::state_bytes() const { return state_layout_of(*config_).fixed_floats() * sizeof(float); }
+uint64_t Package::state_bytes() const {
+  return state_layout_of(*config_, CacheFormat::f32).fixed_floats() * sizeof(float);
+}
 
 const std::string* Package::meta(const std::string& key) const {
   const auto at = meta_.find(key);

@@ -118,7 +118,7 @@ Json tensors_json(const WeightSurvey& weights) {
 }
 
 // What happens to the values of each kind of tensor, and of what a session keeps.
-Json precision_json(const ModelConfig& c, const WeightSurvey& weights, Products products) {
+Json precision_json(const ModelConfig& c, const WeightSurvey& weights, const Placement& placement) {
   std::map<std::tuple<WeightPart, std::string, std::string, std::string>, uint64_t> rows;
   const Route route = ModelOptions().route;
   for (const auto& [key, p] : weights.patterns()) {
@@ -128,7 +128,7 @@ Json precision_json(const ModelConfig& c, const WeightSurvey& weights, Products 
       continue;
     }
     if (p.use == TensorUse::mxfp4_scales || p.use == TensorUse::tile_scales) continue;
-    const PrecisionPath path = precision_of(p.part, p.use, key.second, route, products);
+    const PrecisionPath path = precision_of(p.part, p.use, key.second, route, placement.products);
     rows[{p.part, format, path.precision == Precision::exact ? "exact" : "rounded", path.how}] += p.expected;
   }
   Json list = Json::array();
@@ -138,17 +138,25 @@ Json precision_json(const ModelConfig& c, const WeightSurvey& weights, Products 
                     {"path", std::get<2>(row)},
                     {"how", std::get<3>(row)},
                     {"tensors", tensors}});
-  const StateLayout layout = state_layout_of(c);
-  const auto add_state = [&](const char* what, const char* path, const char* how) {
-    list.push_back({{"what", what}, {"format", "F32"}, {"path", path}, {"how", how}, {"tensors", 0}});
+  const StateLayout layout = state_layout_of(c, placement.cache_format);
+  const auto add_state = [&](const char* what, CacheFormat kept, const char* path, const char* how) {
+    const char* format = kept == CacheFormat::bf16 ? "BF16" : "F32";
+    list.push_back({{"what", what}, {"format", format}, {"path", path}, {"how", how}, {"tensors", 0}});
   };
-  if (layout.latent_layers > 0) add_state("latents", "exact", "kept as computed");
-  if (layout.kv_layers > 0) add_state("keys_and_values", "exact", "kept as computed");
-  if (layout.index_layers > 0 && c.indexer.fp8_keys)
-    add_state("index_keys", "rounded", "to E4M3 behind a Hadamard matrix, as the model defines them");
+  const auto add_cache = [&](const char* what) {
+    if (layout.format == CacheFormat::bf16)
+      add_state(what, layout.format, "rounded", "to bf16 when written");
+    else
+      add_state(what, layout.format, "exact", "kept as computed");
+  };
+  if (layout.latent_layers > 0) add_cache("latents");
+  if (layout.kv_layers > 0) add_cache("keys_and_values");
+  if (layout.index_layers > 0 && c.indexer.fp8_keys)  // bf16 holds them as they are
+    add_state("index_keys", layout.format, "rounded",
+              "to E4M3 behind a Hadamard matrix, as the model defines them");
   else if (layout.index_layers > 0)
-    add_state("index_keys", "exact", "kept as computed");
-  if (layout.kda_layers > 0) add_state("recurrent_state", "exact", "kept as computed");
+    add_cache("index_keys");
+  if (layout.kda_layers > 0) add_state("recurrent_state", CacheFormat::f32, "exact", "kept as computed");
   return list;
 }
 
@@ -189,6 +197,7 @@ EngineOptions Plan::engine_options() const {
   EngineOptions options;
   options.default_context = int(placement_.context);
   options.pool_sessions = int(placement_.sessions);
+  options.cache_format = placement_.cache_format;
   if (placement_.on_gpu()) {
     options.device = placement_.device;
     options.step_tokens = kGpuStepTokens;
@@ -242,7 +251,6 @@ Result<std::shared_ptr<const Plan>> Plan::make(const std::string& name,
   plan->machine_ = machine;
   DSA_ASSIGN(WeightSurvey weights, WeightSurvey::of(*plan->config_, listing));
   plan->weights_ = std::make_unique<const WeightSurvey>(std::move(weights));
-  plan->state_ = state_layout_of(*plan->config_);
   plan->step_bytes_ = step_memory_bytes(*plan->config_, ModelOptions());
   DSA_TRY(plan->place(request, listing));
   plan->operators_ = cover_operators(*plan->config_, *plan->weights_, machine.backends,
@@ -300,11 +308,14 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request, 
   ModelOptions options;
   options.max_step_tokens = kGpuStepTokens;
   options.fp8_rows = device.fp8_rows;
+  options.cache_format = request.cache_format.value_or(default_cache_format(true));
   DSA_ASSIGN(const ModelSize size, measure_model(*config_, headers, options));
   const int64_t most = config_->max_context;
   placement_ = Placement();
   Placement& p = placement_;
   p.device = device.id;
+  p.cache_format = options.cache_format;
+  state_ = state_layout_of(*config_, p.cache_format);
   p.sessions = request.sessions;
   p.products = size.fp8_workspace > 0 ? Products::gpu_fp8 : Products::gpu;
   p.states_per_session = kGpuStatesPerSession;
@@ -348,8 +359,10 @@ Status Plan::place_on_host(const PlanRequest& request) {
   Placement& p = placement_;
   p.sessions = request.sessions;
   p.limit = host_limit(request);
+  p.cache_format = request.cache_format.value_or(default_cache_format(false));
+  state_ = state_layout_of(*config_, p.cache_format);
 
-  const uint64_t experts = weights_->expert_bytes(), page = state_.page_floats() * sizeof(float);
+  const uint64_t experts = weights_->expert_bytes(), page = state_.page_bytes();
   const uint64_t always = weights_->bytes() - experts + weights_->converted_bytes() + step_bytes_;
   const uint64_t session = uint64_t(p.states_per_session) * state_.fixed_floats() * sizeof(float);
   const auto needed = [&](int64_t context, int64_t sessions) {
@@ -462,7 +475,7 @@ Json Plan::describe() const {
           {"operators", std::move(operators)},
           {"missing_operators", std::move(lacking)},
           {"tensors", std::move(tensors)},
-          {"precision", precision_json(c, w, p.products)},
+          {"precision", precision_json(c, w, p)},
           {"bytes",
            {{"weights", w.bytes()},
             {"experts", w.expert_bytes()},

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,14 @@ struct PlanRequest {
   uint64_t leave_host_bytes = 0;                      // of what is free, to others
   std::vector<std::string> devices = {};              // empty: the first GPU on which it fits, else the CPU
   uint64_t device_bytes = 0, leave_device_bytes = 0;  // as those of the host
+  std::optional<CacheFormat> cache_format = {};       // none: default_cache_format()
 };
+
+// What a cache keeps where nobody asks for a format.
+constexpr CacheFormat default_cache_format(bool on_gpu) {
+  (void)on_gpu;
+  return CacheFormat::f32;
+}
 
 // Where an operator's kernel comes from on one backend.
 struct KernelSource {
@@ -72,6 +80,7 @@ struct Placement {
   uint64_t device_limit = 0;                          // memory of the device that may be used
   std::vector<std::pair<const char*, uint64_t>> device_parts = {};  // what is used of it, by purpose
   Products products = Products::cpu;
+  CacheFormat cache_format = CacheFormat::f32;
   int64_t states_per_session = 2;  // beside the present state of a session lies the next one
   // The longest contexts, with all weights in memory and with experts read from the disk; 0: none.
   int64_t context_resident = 0, context_from_disk = 0;

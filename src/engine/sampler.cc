@@ -26,6 +26,30 @@ Status check_range(const char* name, float value, float low, float high) {
   return error(Code::argument, name, " is ", value, ", expected ", low, " to ", high).with_fix(Fix::input);
 }
 
+bool all_ordinary(const float* x, size_t n) {  // no NaN, no +inf
+  bool ordinary = true;
+  for (size_t i = 0; i < n; ++i) ordinary &= x[i] <= std::numeric_limits<float>::max();
+  return ordinary;
+}
+
+// The first of the largest. Lanes keep maxima of their own: a vocabulary goes through vector registers.
+size_t first_of_largest(const float* x, size_t n) {
+  constexpr size_t kLanes = 32, kBlock = 64 * kLanes;
+  size_t best = 0;
+  for (size_t begin = 0; begin < n; begin += kBlock) {
+    const size_t end = std::min(n, begin + kBlock);
+    float lanes[kLanes];
+    std::fill_n(lanes, kLanes, x[best]);
+    size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes)
+      for (size_t j = 0; j < kLanes; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
+    for (; i < end; ++i) lanes[0] = std::max(lanes[0], x[i]);
+    const float largest = *std::max_element(lanes, lanes + kLanes);
+    if (largest > x[best]) best = size_t(std::find(x + begin, x + end, largest) - x);
+  }
+  return best;
+}
+
 }  // namespace
 
 Random::Random(uint64_t seed) {
@@ -94,17 +118,15 @@ void Sampler::penalize(const Sampling& sampling, std::span<const TokenId> histor
 Result<TokenId> Sampler::sample(const float* logits, const Sampling& sampling, Random& random,
                                 std::span<const TokenId> history) {
   const size_t vocab = scores_.size();
-  for (size_t i = 0; i < vocab; ++i) {
-    if (!(logits[i] <= std::numeric_limits<float>::max()))  // NaN or +inf
-      return error(Code::numeric, "the logit of token ", i, " is ", logits[i]).with_fix(Fix::report);
-    scores_[i] = logits[i];
-  }
+  if (!all_ordinary(logits, vocab))
+    for (size_t i = 0; i < vocab; ++i)
+      if (!(logits[i] <= std::numeric_limits<float>::max()))
+        return error(Code::numeric, "the logit of token ", i, " is ", logits[i]).with_fix(Fix::report);
+  std::copy(logits, logits + vocab, scores_.begin());
   for (const auto& [token, value] : sampling.bias) scores_[size_t(token)] += value;
   if (sampling.has_penalties()) penalize(sampling, history);
 
-  size_t best = 0;
-  for (size_t i = 1; i < vocab; ++i)
-    if (scores_[i] > scores_[best]) best = i;
+  const size_t best = first_of_largest(scores_.data(), vocab);
   if (!std::isfinite(scores_[best]))
     return error(Code::numeric, "no token is possible: every logit is -inf").with_fix(Fix::report);
   if (sampling.temperature == 0) return TokenId(best);

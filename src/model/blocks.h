@@ -1,4 +1,4 @@
-// model/blocks.h: the building blocks of a decoder layer. Each reads `h` and writes `out`, [tokens, hidden].
+// model/blocks.h: the building blocks of a decoder layer.
 #pragma once
 
 #include "model/activations.h"
@@ -22,13 +22,26 @@ struct BlockContext {
   int fp8_rows;                       // of an expert, on average, from which it is taken
 };
 
-void kda(Step& s, const BlockContext& c, const LayerWeights& w, Tensor h, Tensor out);
-void latent_attention(Step& s, const BlockContext& c, const LayerWeights& w, int layer, Tensor h, Tensor out);
-void grouped_attention(Step& s, const BlockContext& c, const LayerWeights& w, Tensor h, Tensor out);
+// What a block reads: rows of the residual stream, [tokens, hidden], and the norm in front of the block. Its first operator
+// puts the normed rows into Activations::h.
+struct BlockInput {
+  Tensor x, norm;
+};
+// Where its output goes, [tokens, hidden]: y = addend + output. A null addend: y is Activations::out, and the output alone.
+// Else that is free for the block.
+struct BlockOutput {
+  Tensor y, addend;
+};
+
+void kda(Step& s, const BlockContext& c, const LayerWeights& w, const BlockInput& in, const BlockOutput& out);
+void latent_attention(Step& s, const BlockContext& c, const LayerWeights& w, int layer, const BlockInput& in,
+                      const BlockOutput& out);
+void grouped_attention(Step& s, const BlockContext& c, const LayerWeights& w, const BlockInput& in,
+                       const BlockOutput& out);
 // The positions that each token attends to; null: all that it sees.
 Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int index_layer, Tensor q_rank,
                Tensor h);
-void mlp(Step& s, const BlockContext& c, const MlpWeights& w, Tensor h, Tensor out);
-void moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor out);
+void mlp(Step& s, const BlockContext& c, const MlpWeights& w, const BlockInput& in, const BlockOutput& out);
+void moe(Step& s, const BlockContext& c, const MoeWeights& w, const BlockInput& in, const BlockOutput& out);
 
 }  // namespace dsa

@@ -12,7 +12,7 @@ namespace dsa {
 namespace {
 
 // The layout, and in it the places of the layers.
-StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
+StateLayout state_layout_of(const ModelConfig& c, CacheFormat format, DecoderWeights& weights) {
   StateLayout placed;
   for (LayerWeights& w : weights.layers) {
     switch (w.attention) {
@@ -22,7 +22,7 @@ StateLayout state_layout_of(const ModelConfig& c, DecoderWeights& weights) {
     }
     if (w.indexer == IndexerKind::full) w.index_layer = placed.index_layers++;
   }
-  return dsa::state_layout_of(c);
+  return dsa::state_layout_of(c, format);
 }
 
 // Reads every page of the files once, so that the first step does not wait for the disk.
@@ -245,11 +245,15 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number) {
   Activations& a = s.activations();
   const BlockContext c{*config_, options_, observer_, frequencies_, fp8_workspace_.get(), fp8_rows_};
 
-  ops::rms_norm(s, residuals_->attention_input(s, w, number), w.attn_norm, config_->norm_eps, a.h);
+  const auto output = [&] {
+    const Tensor sum = residuals_->sum(s);
+    return BlockOutput{sum.is_null() ? a.out : sum, sum};
+  };
+  const BlockInput in{residuals_->attention_input(s, w, number), w.attn_norm};
   switch (w.attention) {
-    case AttentionKind::kda: kda(s, c, w, a.h, a.out); break;
-    case AttentionKind::latent: latent_attention(s, c, w, number, a.h, a.out); break;
-    case AttentionKind::grouped: grouped_attention(s, c, w, a.h, a.out); break;
+    case AttentionKind::kda: kda(s, c, w, in, output()); break;
+    case AttentionKind::latent: latent_attention(s, c, w, number, in, output()); break;
+    case AttentionKind::grouped: grouped_attention(s, c, w, in, output()); break;
   }
   residuals_->add(s, a.out);
 
@@ -259,11 +263,11 @@ void Decoder::layer(Step& s, const LayerWeights& w, int number) {
     residuals_->keep(s);
     a.set_tokens(int(batch_.logit_rows.size()));
   }
-  ops::rms_norm(s, residuals_->mlp_input(s, w), w.mlp_norm, config_->norm_eps, a.h);  // [tokens, hidden]
+  const BlockInput mlp_in{residuals_->mlp_input(s, w), w.mlp_norm};
   if (w.is_moe)
-    moe(s, c, w.moe, a.h, a.out);
+    moe(s, c, w.moe, mlp_in, output());
   else
-    mlp(s, c, w.mlp, a.h, a.out);
+    mlp(s, c, w.mlp, mlp_in, output());
   residuals_->add(s, a.out);
 }
 
@@ -272,9 +276,9 @@ void Decoder::output(Step& s) {
   Activations& a = s.activations();
   const int64_t rows = int64_t(batch_.logit_rows.size());
   if (rows == 0) return;
-  ops::rms_norm(s, residuals_->output(s, *weights_), weights_->final_norm, config_->norm_eps, a.h);
   const Tensor logits(memories_.logits.device.get(), DType::f32, {rows, config_->vocab});
-  ops::linear(s, a.h, weights_->head, logits);  // [sequences, vocab]
+  ops::norm_linears(s, residuals_->output(s, *weights_), weights_->final_norm, config_->norm_eps, a.h,
+                    {{weights_->head, logits}});  // [sequences, vocab]
 }
 
 Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig> config,
@@ -296,7 +300,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig>
   const Family* family = find_family(own_config->architecture);
   DSA_ASSERT(family != nullptr);
   DSA_TRY(family->load(loader, *own_config, *weights));
-  const StateLayout layout = state_layout_of(*own_config, *weights);
+  const StateLayout layout = state_layout_of(*own_config, options.cache_format, *weights);
   DSA_ASSIGN(Decoder::Memories memories, allocate(*own_config, options, layout, backend.storage()));
   if (backend.storage().is_host())
     DSA_TRY(read_ahead(*checkpoint, progress));
@@ -315,11 +319,11 @@ Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& che
   const Family* family = find_family(config.architecture);
   DSA_ASSERT(family != nullptr);
   DSA_TRY(family->load(loader, config, weights));
-  const StateLayout layout = state_layout_of(config, weights);
+  const StateLayout layout = state_layout_of(config, options.cache_format, weights);
   ModelSize size;
   size.weights = placed_weight_bytes(weights, config);
   size.step = step_bytes(config, options, layout);
-  size.page = layout.page_floats() * sizeof(float);
+  size.page = layout.page_bytes();
   size.state = layout.state_bytes();
   size.host = size.step - activation_bytes(config, options);
   if (options.fp8_rows > 0 && options.route == Route::fast)
@@ -328,7 +332,7 @@ Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& che
 }
 
 uint64_t step_memory_bytes(const ModelConfig& config, const ModelOptions& options) {
-  return step_bytes(config, options, state_layout_of(config));
+  return step_bytes(config, options, state_layout_of(config, options.cache_format));
 }
 
 Result<std::unique_ptr<LanguageModel>> load_language_model(std::shared_ptr<const ModelConfig> config,

@@ -17,29 +17,31 @@ void observe(Step& s, const BlockContext& c, int layer_number, const Tensor& sel
 }  // namespace
 
 // Attention in the latent space of the cache, over the positions that the indexer selects or over all.
-void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer, int layer_number, Tensor h,
-                      Tensor out) {
+void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer, int layer_number,
+                      const BlockInput& in, const BlockOutput& out) {
   Activations& a = s.activations();
   const LatentAttentionWeights& w = layer.latent;
   const LatentAttentionConfig& config = c.config.latent;
   const PagedRows latents = s.latents(layer.state_index);
-  const int64_t tokens = h.dim[0];
+  const int64_t tokens = in.x.dim[0];
   const Tensor q_nope = a.q.columns(0, config.nope_dim),
                q_rope = a.q.columns(config.nope_dim, config.rope_dim);
   const Tensor latent = a.kv.columns(0, config.latent_dim);
 
-  // Query: down to a small rank if the model has one, up to heads, then into the latent space of the cache.
-  Tensor q_input = h;
-  if (!w.q_down.is_null()) {
-    ops::linear(s, h, w.q_down, a.q_rank);                            // [tokens, q_rank]
+  // Query: down to a small rank if the model has one, up to heads, then into the latent space of the cache. Key and value:
+  // one latent row per token, shared by every head.
+  const Tensor q = a.q.reshape({tokens, config.heads * (config.nope_dim + config.rope_dim)});
+  const bool ranked = !w.q_down.is_null();
+  ops::norm_linears(s, in.x, in.norm, config.norm_eps, a.h,
+                    {{ranked ? w.q_down : w.q_up, ranked ? a.q_rank : q},  // [tokens, q_rank]
+                     {w.kv_down, a.kv},                                    // [tokens, latent + rope]
+                     {w.gate, a.gate}});                                   // [tokens, heads * v_dim]
+  if (ranked) {
     ops::rms_norm(s, a.q_rank, w.q_norm, config.norm_eps, a.q_rank);  // [tokens, q_rank]
-    q_input = a.q_rank;
+    ops::linear(s, a.q_rank, w.q_up, q);
   }
-  ops::linear(s, q_input, w.q_up, a.q.reshape({tokens, config.heads * (config.nope_dim + config.rope_dim)}));
   ops::head_linear(s, q_nope, w.k_up, true, a.q_latent);  // [tokens, heads, latent]
 
-  // Key and value: one latent row per token, shared by every head.
-  ops::linear(s, h, w.kv_down, a.kv);                            // [tokens, latent + rope]
   ops::rms_norm(s, latent, w.kv_norm, config.norm_eps, latent);  // [tokens, latent]
   if (config.rope != RopeKind::none) {
     const RopeConfig& rope = c.config.rope;
@@ -55,7 +57,7 @@ void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer,
   switch (layer.indexer) {
     case IndexerKind::none: break;
     case IndexerKind::full:
-      selected = indexer(s, c, w.indexer, layer.index_layer, a.q_rank, h);  // [tokens, slots]
+      selected = indexer(s, c, w.indexer, layer.index_layer, a.q_rank, a.h);  // [tokens, slots]
       break;
     case IndexerKind::shared:  // positions are the same in every layer
       if (!c.config.indexer.selects_all(s.batch().max_visible)) selected = a.selected;
@@ -65,11 +67,8 @@ void latent_attention(Step& s, const BlockContext& c, const LayerWeights& layer,
   ops::sparse_attention(s, a.q_latent, q_rope, latents, selected, config.scale, a.o_latent);
   ops::head_linear(s, a.o_latent, w.v_up, false, a.o);  // [tokens, heads, v_dim]
   const Tensor o = a.o.reshape({tokens, config.heads * config.v_dim});
-  if (!w.gate.is_null()) {
-    ops::linear(s, h, w.gate, a.gate);   // [tokens, heads * v_dim]
-    ops::sigmoid_gate(s, o, a.gate, o);  // [tokens, heads * v_dim]
-  }
-  ops::linear(s, o, w.o, out);  // [tokens, hidden]
+  if (!w.gate.is_null()) ops::sigmoid_gate(s, o, a.gate, o);  // [tokens, heads * v_dim]
+  ops::add_linear(s, o, w.o, out.addend, a.out, out.y);       // [tokens, hidden]
 }
 
 }  // namespace dsa

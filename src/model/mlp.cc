@@ -11,15 +11,13 @@ Tensor narrow(const Tensor& buffer, int64_t rows, int64_t dim) {
 
 }  // namespace
 
-void mlp(Step& s, const BlockContext& c, const MlpWeights& w, Tensor h, Tensor out) {
+void mlp(Step& s, const BlockContext& c, const MlpWeights& w, const BlockInput& in, const BlockOutput& out) {
   Activations& a = s.activations();
-  const Tensor gate = narrow(a.mlp_gate, h.dim[0], w.gate.dim[0]),
-               up = narrow(a.mlp_up, h.dim[0], w.gate.dim[0]);
+  const Tensor gate = narrow(a.mlp_gate, in.x.dim[0], w.gate.dim[0]),
+               up = narrow(a.mlp_up, in.x.dim[0], w.gate.dim[0]);
 
-  ops::linear(s, h, w.gate, gate);  // [tokens, dim]
-  ops::linear(s, h, w.up, up);      // [tokens, dim]
-  ops::activation(s, gate, up, c.config.mlp.activation, gate);
-  ops::linear(s, gate, w.down, out);  // [tokens, hidden]
+  ops::norm_linears(s, in.x, in.norm, c.config.norm_eps, a.h, {{w.gate, gate}, {w.up, up}});  // [tokens, dim]
+  ops::gated_linear(s, gate, up, c.config.mlp.activation, w.down, out.addend, a.out, out.y);
 }
 
 }  // namespace dsa

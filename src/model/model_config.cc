@@ -53,8 +53,9 @@ Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& json, 
   return std::shared_ptr<const ModelConfig>(std::move(config));
 }
 
-StateLayout state_layout_of(const ModelConfig& c) {
+StateLayout state_layout_of(const ModelConfig& c, CacheFormat format) {
   StateLayout layout;
+  layout.format = format;
   layout.latent_dim = c.latent.latent_dim + c.latent.rope_dim;
   layout.kv_dim = c.grouped.kv_dim();
   layout.index_dim = c.indexer.dim;

@@ -164,6 +164,6 @@ Result<std::shared_ptr<const ModelConfig>> parse_model_config(const Json& config
                                                               const std::string& folder = ".");
 
 // What a sequence of the model keeps.
-StateLayout state_layout_of(const ModelConfig& config);
+StateLayout state_layout_of(const ModelConfig& config, CacheFormat format);
 
 }  // namespace dsa

@@ -98,53 +98,88 @@ class ExpertProducts {
 };
 
 // Experts of the full width with biases, and nothing beside them.
-void biased_moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor out) {
+void biased_moe(Step& s, const BlockContext& c, const MoeWeights& w, const BlockInput& in,
+                const BlockOutput& out) {
   Activations& a = s.activations();
   const MoeConfig& config = c.config.moe;
-  ops::exact_linear(s, h, w.router, a.router_logits);  // [tokens, experts]
+  ops::norm_linears(s, in.x, in.norm, c.config.norm_eps, a.h,
+                    {{w.router, a.router_logits, true}});  // [tokens, experts]
   ops::add_bias(s, w.router_logit_bias, a.router_logits);
   ops::softmax_router(s, a.router_logits, a.expert_ids, a.expert_weights);
   ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
 
   ExpertProducts experts(s, c, w);
-  experts.gates(h, {{w.gates, a.expert_gate_up}});                // [tokens * top_k, 2 * dim]
+  experts.gates(a.h, {{w.gates, a.expert_gate_up}});              // [tokens * top_k, 2 * dim]
   ops::add_bias(s, w.gate_up_bias, a.offsets, a.expert_gate_up);  // [tokens * top_k, 2 * dim]
   ops::alpha_swiglu(s, a.expert_gate_up, config.alpha, config.limit, a.expert_gate);
   experts.downs(a.expert_gate, {{w.downs, a.expert_y}});
-  ops::add_bias(s, w.down_bias, a.offsets, a.expert_y);               // [tokens * top_k, hidden]
-  ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, out);  // [tokens, hidden]
+  ops::add_bias(s, w.down_bias, a.offsets, a.expert_y);                 // [tokens * top_k, hidden]
+  ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, a.out);  // [tokens, hidden]
+  if (!out.addend.is_null()) ops::add(s, out.addend, a.out, out.y);
+}
+
+// The first rows and `dim` columns of a buffer that other blocks use with other widths.
+Tensor narrow(const Tensor& buffer, int64_t rows, int64_t dim) {
+  return Tensor(buffer.data, DType::f32, {rows, dim});
+}
+
+// Whether each token may go to its experts by itself.
+bool goes_without_plan(const Step& s, const MoeConfig& config, const MoeWeights& w, int64_t tokens) {
+  return s.fuses(tokens) && w.types.size() == 1 && w.types[0] == DType::u8 &&
+         int64_t(config.top_k) * config.expert_dim <= kExpertDownInputsMax;
+}
+
+// The experts, each on the rows that chose it: [tokens, width] in, and out.
+void planned_experts(Step& s, const BlockContext& c, const MoeWeights& w, const Tensor& x, const Tensor& y) {
+  Activations& a = s.activations();
+  ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
+  ExpertProducts experts(s, c, w);
+  experts.gates(x, {{w.gates, a.expert_gate}, {w.ups, a.expert_up}});  // [tokens * top_k, dim]
+  ops::activation(s, a.expert_gate, a.expert_up, c.config.mlp.activation, a.expert_gate);
+  experts.downs(a.expert_gate, {{w.downs, a.expert_y}});  // [tokens * top_k, width]
+  ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, y);
 }
 
 }  // namespace
 
 // Experts, in a narrow latent space if the model has one, beside a shared expert that every token takes.
-void moe(Step& s, const BlockContext& c, const MoeWeights& w, Tensor h, Tensor out) {
+void moe(Step& s, const BlockContext& c, const MoeWeights& w, const BlockInput& in, const BlockOutput& out) {
   Activations& a = s.activations();
   const MoeConfig& config = c.config.moe;
-  if (config.biased) return biased_moe(s, c, w, h, out);
+  if (config.biased) return biased_moe(s, c, w, in, out);
+  const ActivationForm& form = c.config.mlp.activation;
+  const bool latent = !w.latent_down.is_null();
+  const int64_t tokens = in.x.dim[0], shared_dim = w.shared.gate.dim[0];
+  const Tensor gate = narrow(a.mlp_gate, tokens, shared_dim), up = narrow(a.mlp_up, tokens, shared_dim);
 
   // Which experts, and how much of each: decided on the full hidden vector.
-  ops::exact_linear(s, h, w.router, a.router_logits);  // [tokens, experts]
+  ops::norm_linears(s, in.x, in.norm, c.config.norm_eps, a.h,
+                    {{w.router, a.router_logits, true},  // [tokens, experts]
+                     {w.latent_down, a.latent},          // [tokens, latent]
+                     {w.shared.gate, gate},              // [tokens, shared dim]
+                     {w.shared.up, up}});
   const ops::Routing routing{config.renormalize, config.scale, config.groups, config.top_groups};
   ops::router(s, a.router_logits, w.router_bias, routing, a.expert_ids, a.expert_weights);
-  ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
 
-  // The experts, each on the rows that chose it.
-  ExpertProducts experts(s, c, w);
-  const bool latent = !w.latent_down.is_null();
-  if (latent) ops::linear(s, h, w.latent_down, a.latent);  // [tokens, latent]
-  experts.gates(latent ? a.latent : h,
-                {{w.gates, a.expert_gate}, {w.ups, a.expert_up}});  // [tokens * top_k, dim]
-  ops::activation(s, a.expert_gate, a.expert_up, c.config.mlp.activation, a.expert_gate);
-  experts.downs(a.expert_gate, {{w.downs, a.expert_y}});  // [tokens * top_k, width]
-  const Tensor combined = latent ? a.latent : out;
-  ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, combined);  // [tokens, width]
+  const Tensor x = latent ? a.latent : a.h;
+  const bool few = goes_without_plan(s, config, w, tokens);
+  if (few) ops::expert_up(s, x, a.expert_ids, w.gates, w.ups, a.expert_gate, a.expert_up);
+  ops::gated_linear(s, gate, up, form, w.shared.down, {}, {}, a.x);  // [tokens, hidden]
+  if (few && !latent)
+    return ops::expert_down(s, a.expert_gate, a.expert_up, form, a.expert_ids, a.expert_weights, w.downs, a.x,
+                            out.addend, out.y);
+  const Tensor combined = latent ? a.latent : a.out;  // [tokens, width]
+  if (few)
+    ops::expert_down(s, a.expert_gate, a.expert_up, form, a.expert_ids, a.expert_weights, w.downs, {}, {},
+                     combined);
+  else
+    planned_experts(s, c, w, x, combined);
 
   // In latent space one norm on the weighted sum, and back to the full width; the shared expert on top.
   if (!w.latent_norm.is_null()) ops::rms_norm(s, a.latent, w.latent_norm, c.config.norm_eps, a.latent);
-  if (latent) ops::linear(s, a.latent, w.latent_up, out);  // [tokens, hidden]
-  mlp(s, c, w.shared, h, a.x);
-  ops::add(s, out, a.x, out);
+  if (latent) ops::linear(s, a.latent, w.latent_up, a.out);  // [tokens, hidden]
+  ops::add(s, a.out, a.x, a.out);
+  if (!out.addend.is_null()) ops::add(s, out.addend, a.out, out.y);
 }
 
 }  // namespace dsa

@@ -24,7 +24,8 @@ class Residuals {
   // What the attention of a layer reads, before its norm; then what its feed-forward block reads.
   virtual const Tensor& attention_input(Step& s, const LayerWeights& w, int layer) = 0;
   virtual const Tensor& mlp_input(Step& s, const LayerWeights& w) = 0;
-  // The output of the block that read last.
+  // Where the block that read last may add its output itself; null: add() takes it.
+  virtual Tensor sum(Step&) { return {}; }
   virtual void add(Step& s, const Tensor& y) = 0;
   // Brings the rows whose logits are wanted to the front: of the last layer nothing else is read any more.
   virtual void keep(Step& s) = 0;

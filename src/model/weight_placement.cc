@@ -8,8 +8,6 @@
 namespace dsa {
 namespace {
 
-constexpr size_t kPiece = size_t(16) << 20;  // bytes between two calls of `progress`
-
 // Calls f(pointer, bytes) for every pointer of a part of the model.
 template <class F>
 class Visitor {
@@ -136,24 +134,29 @@ uint64_t placed_weight_bytes(DecoderWeights& weights, const ModelConfig& config)
 
 Status place_weights(DecoderWeights& weights, const ModelConfig& config, Storage& storage,
                      const LoadProgress& progress) {
-  size_t total = 0, done = 0;
+  size_t total = 0;
   const std::vector<Range> ranges = find_ranges(weights, config, total);
   DSA_ASSIGN(weights.placed, storage.allocate(total, "the weights"));
   char* const memory = static_cast<char*>(weights.placed.get());
-  const auto go_on = [&] {
-    if (!progress || progress(done, total)) return Status::ok();
-    return error(Code::cancelled, "the load was cancelled after ", done, " of ", total, " bytes");
-  };
+  std::vector<Write> writes;
   for (const Range& range : ranges)
-    for (const char* at = range.begin; at < range.end; at += kPiece) {
-      DSA_TRY(go_on());
-      const size_t bytes = std::min(kPiece, size_t(range.end - at));
-      DSA_TRY(storage.write(memory + range.offset + (at - range.begin), at, bytes));
-      done += bytes;
-    }
+    writes.push_back({memory + range.offset, range.begin, size_t(range.end - range.begin)});
+  uint64_t done = 0;
+  bool cancelled = false;
+  const auto go_on = [&](uint64_t bytes) {
+    done = bytes;
+    cancelled = progress && !progress(done, total);
+    return !cancelled;
+  };
+  const auto stopped = [&] {
+    return cancelled ? error(Code::cancelled, "the load was cancelled after ", done, " of ", total, " bytes")
+                     : Status::ok();
+  };
+  DSA_TRY(storage.write_all(writes, go_on));
+  DSA_TRY(stopped());
   DSA_TRY(storage.finish());
-  done = total;
-  DSA_TRY(go_on());
+  go_on(total);
+  DSA_TRY(stopped());
 
   for_each_pointer(weights, config, [&](void*& p, size_t) {
     const char* from = static_cast<const char*>(p);

@@ -128,14 +128,24 @@ bool always_exact(WeightPart part) {
 PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route route, Products products) {
   switch (use) {
     case TensorUse::matrix:
-      if (products == Products::cpu && dtype == DType::bf16 && route == Route::fast && !always_exact(part))
-        return {
-            Precision::rounded,
-            "weights rounded to 12 bits and a sign in runs of 2,048 columns; activations to 14 bits and a "
-            "sign in blocks of 512"};
+      if (route == Route::fast && !always_exact(part)) {
+        if (products == Products::cpu && dtype == DType::bf16)
+          return {
+              Precision::rounded,
+              "weights rounded to 12 bits and a sign in runs of 2,048 columns; activations to 14 bits and a "
+              "sign in blocks of 512"};
+        if (products != Products::cpu && dtype == DType::bf16)
+          return {Precision::rounded,
+                  "weights as stored; activations rounded to bf16 where a step has many rows"};
+        if (products != Products::cpu && dtype == DType::f8_e4m3)
+          return {Precision::rounded,
+                  "codes as stored; activations rounded to E4M3 in blocks of 128 where a step has many rows"};
+      }
       if (dtype != DType::f8_e4m3) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::exact, "codes multiplied as stored, sums in f32 times the scale of each tile"};
     case TensorUse::plain_matrix:
+      if (route == Route::fast && !always_exact(part) && products != Products::cpu)
+        return {Precision::rounded, "rounded to bf16, and so are activations, where a step has many rows"};
       if (dtype != DType::f8_e4m3) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::rounded, "expanded at load: code times scale, rounded to f32"};
     case TensorUse::vector: return {Precision::exact, "kept as f32"};
@@ -169,16 +179,19 @@ const char* part_name(WeightPart part) {
   return "";
 }
 
-WeightSurvey::WeightSurvey(const ModelConfig& config, const TensorListing& listing)
+WeightSurvey::WeightSurvey(const ModelConfig& config, const TensorListing& listing,
+                           const OnTensorRequest& on_request)
     : config_(&config),
       listing_(&listing),
+      on_request_(&on_request),
       from_config_alone_(listing.is_empty()),
       experts_(uint64_t(config.moe.experts)),
       experts_per_token_(uint64_t(config.moe.top_k)),
       layers_(config.layers.size()) {}
 
-Result<WeightSurvey> WeightSurvey::of(const ModelConfig& config, const TensorListing& listing) {
-  WeightSurvey survey(config, listing);
+Result<WeightSurvey> WeightSurvey::of(const ModelConfig& config, const TensorListing& listing,
+                                      const OnTensorRequest& on_request) {
+  WeightSurvey survey(config, listing, on_request);
   const Family* family = find_family(config.architecture);
   DSA_ASSERT(family != nullptr);
   DecoderWeights nothing;
@@ -241,6 +254,7 @@ Result<const StoredTensor*> WeightSurvey::note(const std::string& name, const st
   if (bytes_ > kBytesMax)
     return error(Code::limit, "the tensors up to '", name, "' take ", bytes_, " bytes, expected at most ",
                  kBytesMax);
+  if (*on_request_) (*on_request_)({name, shape, use, part, dtype, times_});
   pattern.expected += times_;
   expected_ += times_;
   if (!listing_->is_empty()) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -86,10 +87,22 @@ struct LayerTotals {
   uint64_t fixed_bytes = 0, expert_bytes = 0;
 };
 
+// A tensor that a load asks for, in the format of the files, else that which the config announces.
+struct TensorRequest {
+  const std::string& name;
+  const std::vector<int64_t>& shape;
+  TensorUse use;
+  WeightPart part;
+  DType dtype;
+  uint64_t times;  // experts that a config alone asks for at once; the name is that of the first
+};
+using OnTensorRequest = std::function<void(const TensorRequest& request)>;
+
 class WeightSurvey {
  public:
-  // Code::limit if the config asks for more than any checkpoint holds.
-  static Result<WeightSurvey> of(const ModelConfig& config, const TensorListing& listing);
+  // Code::limit if the config asks for more than any checkpoint holds. `on_request` may be empty.
+  static Result<WeightSurvey> of(const ModelConfig& config, const TensorListing& listing,
+                                 const OnTensorRequest& on_request = {});
 
   bool from_config_alone() const { return from_config_alone_; }
   using Patterns = std::map<std::pair<std::string, DType>, TensorPattern>;
@@ -115,7 +128,7 @@ class WeightSurvey {
  private:
   friend class WeightLoader;
 
-  WeightSurvey(const ModelConfig& config, const TensorListing& listing);
+  WeightSurvey(const ModelConfig& config, const TensorListing& listing, const OnTensorRequest& on_request);
   bool has(const std::string& name, bool assumed) const;
   // Notes one request; what it returns stands for the tensor until the next call.
   Result<const StoredTensor*> note(const std::string& name, const std::vector<int64_t>& shape, TensorUse use,
@@ -123,8 +136,9 @@ class WeightSurvey {
   DType announced(const std::string& name, TensorUse use, WeightPart part) const;
   void note_strangers();
 
-  const ModelConfig* config_;  // both are gone after of()
+  const ModelConfig* config_;  // all three are gone after of()
   const TensorListing* listing_;
+  const OnTensorRequest* on_request_;
   bool from_config_alone_;
   uint64_t experts_, experts_per_token_;
   Patterns patterns_;

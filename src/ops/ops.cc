@@ -62,6 +62,84 @@ void exact_linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y) {
   linear(s, Route::exact, x, weight, y);
 }
 
+namespace {
+
+void put_product(const Tensor& x, const Tensor& weight, const Tensor& addend, const Tensor& y,
+                 LinearsArgs& args) {
+  DSA_ASSERT(args.num_products < LinearsArgs::kMax && x.dim[0] == args.rows && x.dim[0] == y.dim[0] &&
+             x.dim[1] == weight.dim[1] && y.dim[1] == weight.dim[0] && weight.is_dense());
+  DSA_ASSERT(addend.is_null() || same_shape(addend, y));
+  args.products[args.num_products++] = {x.f32(),
+                                        weight.data,
+                                        weight.dtype,
+                                        y.f32(),
+                                        x.stride[0],
+                                        y.stride[0],
+                                        dim(weight, 1),
+                                        dim(weight, 0),
+                                        weight.block_scales,
+                                        addend.is_null() ? nullptr : addend.f32(),
+                                        addend.is_null() ? 0 : addend.stride[0]};
+}
+LinearsArgs linears_of(const Tensor& x) {
+  LinearsArgs args = {};
+  args.rows = dim(x, 0);
+  return args;
+}
+
+}  // namespace
+
+void linears(Step& s, std::initializer_list<Product> products) {
+  const Tensor& first = products.begin()->x;
+  if (!s.fuses(first.dim[0])) {
+    for (const Product& p : products) linear(s, p.exact ? Route::exact : s.route(), p.x, p.weight, p.y);
+    return;
+  }
+  LinearsArgs args = linears_of(first);
+  for (const Product& p : products) put_product(p.x, p.weight, {}, p.y, args);
+  s.kernels().linears(args, s.queue());
+}
+
+void norm_linears(Step& s, const Tensor& x, const Tensor& norm, float eps, Tensor h,
+                  std::initializer_list<NormProduct> products) {
+  if (!s.fuses(x.dim[0])) {
+    rms_norm(s, x, norm, eps, h);
+    for (const NormProduct& p : products)
+      if (!p.weight.is_null()) linear(s, p.exact ? Route::exact : s.route(), h, p.weight, p.y);
+    return;
+  }
+  DSA_ASSERT(same_shape(x, h) && h.is_dense() && norm.dim[0] == x.dim[1]);
+  LinearsArgs args = linears_of(x);
+  args.norm = norm.f32(), args.h = h.f32(), args.eps = eps;
+  for (const NormProduct& p : products)
+    if (!p.weight.is_null()) put_product(x, p.weight, {}, p.y, args);
+  s.kernels().linears(args, s.queue());
+}
+
+void add_linear(Step& s, const Tensor& x, const Tensor& weight, const Tensor& addend, Tensor room, Tensor y) {
+  if (!s.fuses(x.dim[0])) {
+    linear(s, x, weight, addend.is_null() ? y : room);
+    if (!addend.is_null()) add(s, addend, room, y);
+    return;
+  }
+  LinearsArgs args = linears_of(x);
+  put_product(x, weight, addend, y, args);
+  s.kernels().linears(args, s.queue());
+}
+
+void gated_linear(Step& s, Tensor gate, const Tensor& up, const ActivationForm& form, const Tensor& weight,
+                  const Tensor& addend, Tensor room, Tensor y) {
+  if (!s.fuses(gate.dim[0])) {
+    activation(s, gate, up, form, gate);
+    return add_linear(s, gate, weight, addend, room, y);
+  }
+  DSA_ASSERT(same_shape(gate, up) && gate.stride[0] == up.stride[0]);
+  LinearsArgs args = linears_of(gate);
+  args.up = up.f32(), args.form = form;
+  put_product(gate, weight, addend, y, args);
+  s.kernels().linears(args, s.queue());
+}
+
 void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed, Tensor y) {
   DSA_ASSERT(x.rank == 3 && y.rank == 3 && weight.rank == 3 && x.dim[1] == weight.dim[0] &&
              y.dim[1] == x.dim[1]);
@@ -79,7 +157,8 @@ void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed
                             .heads = dim(x, 1),
                             .in_dim = dim(x, 2),
                             .out_dim = dim(y, 2),
-                            .transposed = transposed};
+                            .transposed = transposed,
+                            .route = s.route()};
   s.kernels().head_linear(args, s.queue());
 }
 
@@ -173,8 +252,41 @@ void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int 
   DSA_ASSERT(s.route() == Route::exact ||
              mxfp4_linear_workspace_bytes(x.dim[0], x.dim[1]) <= s.workspace().bytes);
   const Mxfp4LinearArgs args{x.f32(),   groups,    num_groups, s.workspace().data, x.stride[0], out_dim,
-                             dim(x, 0), dim(x, 1), out_dim,    s.route()};
+                             dim(x, 0), dim(x, 1), out_dim,    s.route(),          s.tokens()};
   s.kernels().mxfp4_linear(args, s.queue());
+}
+
+void expert_up(Step& s, const Tensor& x, const Tensor& expert_ids, const ExpertMatrix* gates,
+               const ExpertMatrix* ups, Tensor gate, Tensor up) {
+  DSA_ASSERT(same_shape(gate, up) && gate.is_dense() && up.is_dense() && gate.dim[0] == expert_ids.count());
+  const ExpertUpArgs args{
+      x.f32(),   expert_ids.i32(),   gates,     ups,          gate.f32(), up.f32(), x.stride[0],
+      dim(x, 0), dim(expert_ids, 1), dim(x, 1), dim(gate, 1), s.route()};
+  s.kernels().expert_up(args, s.queue());
+}
+
+void expert_down(Step& s, const Tensor& gate, const Tensor& up, const ActivationForm& form,
+                 const Tensor& expert_ids, const Tensor& expert_weights, const ExpertMatrix* downs,
+                 const Tensor& shared, const Tensor& addend, Tensor y) {
+  DSA_ASSERT(same_shape(gate, up) && gate.is_dense() && up.is_dense() && gate.dim[0] == expert_ids.count());
+  DSA_ASSERT(y.is_dense() && y.dim[0] == expert_ids.dim[0] && same_shape(expert_ids, expert_weights));
+  DSA_ASSERT((shared.is_null() || (same_shape(shared, y) && shared.is_dense())) &&
+             (addend.is_null() || (same_shape(addend, y) && addend.is_dense())));
+  const ExpertDownArgs args{gate.f32(),
+                            up.f32(),
+                            form,
+                            expert_ids.i32(),
+                            expert_weights.f32(),
+                            downs,
+                            shared.is_null() ? nullptr : shared.f32(),
+                            addend.is_null() ? nullptr : addend.f32(),
+                            y.f32(),
+                            dim(y, 0),
+                            dim(expert_ids, 1),
+                            dim(gate, 1),
+                            dim(y, 1),
+                            s.route()};
+  s.kernels().expert_down(args, s.queue());
 }
 
 void mxfp4_exponents(Step& s, const uint8_t* blocks, const uint8_t* scales, int64_t rows, int in_dim,
@@ -229,9 +341,36 @@ void kda(Step& s, const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
              g.is_dense());
   const KdaArgs args{q.f32(),   k.f32(),     v.f32(),     g.f32(),     beta.f32(),          o.f32(),
                      sequences, q.stride[0], k.stride[0], v.stride[0], s.batch().sequences, dim(q, 1),
-                     dim(q, 2), dim(v, 2)};
+                     dim(q, 2), dim(v, 2),   s.tokens(),  s.route()};
   const bool one_each = s.tokens() == s.batch().sequences;
   (one_each ? s.kernels().kda_step : s.kernels().kda_chunk)(args, s.queue());
+}
+
+void kda_decode(Step& s, const Tensor& qkv, const Tensor& z, const Tensor& b, const Tensor& gate,
+                const KdaDecodeWeights& w, float lower_bound, float eps, const ShortConvSequence* convs,
+                const KdaSequence* sequences, Tensor o) {
+  DSA_ASSERT(same_shape(z, o) && z.is_dense() && b.is_dense() && gate.is_dense() && o.is_dense());
+  DSA_ASSERT(w.conv.dim[0] == qkv.dim[1] && qkv.dim[1] == 3 * o.dim[1] * o.dim[2] &&
+             o.dim[2] <= kKdaDecodeDimMax);
+  const KdaDecodeArgs args{.qkv = qkv.f32(),
+                           .conv_weight = w.conv.f32(),
+                           .z = z.f32(),
+                           .b = b.f32(),
+                           .a_log = w.a_log.f32(),
+                           .dt_bias = w.dt_bias.f32(),
+                           .gate = gate.f32(),
+                           .norm = w.norm.f32(),
+                           .convs = convs,
+                           .sequences = sequences,
+                           .o = o.f32(),
+                           .qkv_stride = qkv.stride[0],
+                           .num_sequences = s.batch().sequences,
+                           .heads = dim(o, 1),
+                           .dim = dim(o, 2),
+                           .width = dim(w.conv, 1),
+                           .lower_bound = lower_bound,
+                           .eps = eps};
+  s.kernels().kda_decode(args, s.queue());
 }
 
 void gated_norm(Step& s, const Tensor& x, const Tensor& gate, const Tensor& weight, float eps, Tensor y) {
@@ -284,7 +423,8 @@ void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRow
                              rows,
                              dim(q, 1),
                              dim(q, 2),
-                             dim(scores, 1)};
+                             dim(scores, 1),
+                             s.route()};
   s.kernels().index_scores(args, s.queue());
 }
 
@@ -352,13 +492,15 @@ void sparse_attention(Step& s, const Tensor& q_latent, const Tensor& q_rope, Pag
                                  .latent_dim = dim(q_latent, 2),
                                  .rope_dim = dim(q_rope, 2),
                                  .top_k = selected.is_null() ? 0 : dim(selected, 1),
-                                 .scale = scale};
+                                 .scale = scale,
+                                 .route = s.route()};
   s.kernels().sparse_attention(args, s.queue());
 }
 
 void gqa_attention(Step& s, const Tensor& q, PagedRows k, PagedRows v, const Tensor& sinks, int window,
                    float scale, Tensor o) {
   DSA_ASSERT(q.rank == 3 && same_shape(q, o) && q.is_dense() && o.is_dense() && k.dim == v.dim);
+  DSA_ASSERT(k.format == v.format);
   DSA_ASSERT(k.dim % q.dim[2] == 0 && q.dim[1] % (k.dim / q.dim[2]) == 0);
   const GqaAttentionArgs args{.q = q.f32(),
                               .sequence_of = s.view().sequence_of,
@@ -372,7 +514,9 @@ void gqa_attention(Step& s, const Tensor& q, PagedRows k, PagedRows v, const Ten
                               .kv_heads = k.dim / dim(q, 2),
                               .dim = dim(q, 2),
                               .window = window,
-                              .scale = scale};
+                              .scale = scale,
+                              .route = s.route(),
+                              .num_sequences = s.batch().sequences};
   s.kernels().gqa_attention(args, s.queue());
 }
 
@@ -500,7 +644,8 @@ void vision_attention(Step& s, const Tensor& q, const Tensor& k, const Tensor& v
                                  .num_runs = num_runs,
                                  .heads = dim(q, 1),
                                  .dim = dim(q, 2),
-                                 .scale = scale};
+                                 .scale = scale,
+                                 .route = s.route()};
   s.kernels().vision_attention(args, s.queue());
 }
 

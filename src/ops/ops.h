@@ -2,6 +2,7 @@
 // kernel. The formulas stand in kernels/<operator>/<operator>.h. The last tensor is the output.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 
 #include "kernels/kernel_table.h"
@@ -15,6 +16,24 @@ void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bi
 void linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y);  // [rows, out_dim]
 // The same on the exact route, whatever that of the step: for scores that choose experts or positions.
 void exact_linear(Step& s, const Tensor& x, const Tensor& weight, Tensor y);
+// Several products, each y = weight x, in one launch if rows are few.
+struct Product {
+  Tensor x, weight, y;
+  bool exact = false;  // whatever the route of the step
+};
+void linears(Step& s, std::initializer_list<Product> products);
+// The same of h = rms_norm(x), which every product reads.
+struct NormProduct {
+  Tensor weight, y;  // a null weight: no product
+  bool exact = false;
+};
+void norm_linears(Step& s, const Tensor& x, const Tensor& norm, float eps, Tensor h,
+                  std::initializer_list<NormProduct> products);
+// y = addend + weight x, or weight x if there is no addend; `room` is as large as y and neither of the two.
+void add_linear(Step& s, const Tensor& x, const Tensor& weight, const Tensor& addend, Tensor room, Tensor y);
+// y = weight activation(gate, up); the gate may be lost.
+void gated_linear(Step& s, Tensor gate, const Tensor& up, const ActivationForm& form, const Tensor& weight,
+                  const Tensor& addend, Tensor room, Tensor y);
 // Per-head products; `weight`, bf16 or f32, is [heads, out_dim, in_dim], or [heads, in_dim, out_dim] if transposed.
 void head_linear(Step& s, const Tensor& x, const Tensor& weight, bool transposed,
                  Tensor y);  // [tokens, heads, out]
@@ -48,6 +67,14 @@ void expert_linear(Step& s, const Tensor& x, const ExpertLinearGroup* groups, in
                    DType weight_type, int out_dim);
 void mxfp4_linear(Step& s, const Tensor& x, const Mxfp4LinearGroup* groups, int num_groups, int out_dim);
 
+// MXFP4 experts of few tokens without a plan: the two products of each pair of token and expert, [tokens * top_k, dim], and
+// then y = addend + (their weighted outputs + shared). addend and shared may be null.
+void expert_up(Step& s, const Tensor& x, const Tensor& expert_ids, const ExpertMatrix* gates,
+               const ExpertMatrix* ups, Tensor gate, Tensor up);
+void expert_down(Step& s, const Tensor& gate, const Tensor& up, const ActivationForm& form,
+                 const Tensor& expert_ids, const Tensor& expert_weights, const ExpertMatrix* downs,
+                 const Tensor& shared, const Tensor& addend, Tensor y);  // [tokens, width]
+
 // The way of MXFP4 experts through FP8; see kernels/mxfp4_to_fp8 and kernels/fp8_expert_linear. Weights are expanded on
 // `queue`, which may be that of the step or its side.
 void mxfp4_exponents(Step& s, const uint8_t* blocks, const uint8_t* scales, int64_t rows, int in_dim,
@@ -67,6 +94,13 @@ void kda_gate(Step& s, Tensor q, Tensor k, Tensor g, Tensor beta, const Tensor& 
 // One row a sequence: the step; more: the chunked form.
 void kda(Step& s, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
          const KdaSequence* sequences, Tensor o);  // [tokens, heads, v_dim]
+// All of it for one row a sequence, up to the gated norm; z and b become g and beta there.
+struct KdaDecodeWeights {
+  Tensor conv, a_log, dt_bias, norm;
+};
+void kda_decode(Step& s, const Tensor& qkv, const Tensor& z, const Tensor& b, const Tensor& gate,
+                const KdaDecodeWeights& w, float lower_bound, float eps, const ShortConvSequence* convs,
+                const KdaSequence* sequences, Tensor o);  // [tokens, heads, dim]
 void gated_norm(Step& s, const Tensor& x, const Tensor& gate, const Tensor& weight, float eps, Tensor y);
 
 // `x` is [tokens, heads, dim]: the lanes that turn, in place.

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "base/tensor.h"
+#include "kernels/linears/linears.h"
 #include "state/page_pool.h"
 #include "state/sequence_state.h"
 #include "state/step_plan.h"
@@ -94,6 +95,10 @@ class Step {
   int tokens() const { return batch().tokens; }
   Route route() const { return route_; }
   Workspace workspace() const { return workspace_; }
+  // Whether an operator of `rows` rows is better off with others in one launch.
+  bool fuses(int64_t rows) const { return backend_.fuses() && rows <= kLinearsRowsMax; }
+  // Whether every sequence has one row, and the backend has steps of that kind in one launch.
+  bool fuses_steps() const { return backend_.fuses() && batch().tokens == batch().sequences; }
 
   // The paged rows of one layer.
   PagedRows latents(int layer) const { return pool_->latents(layer, view().block_tables, batch().max_pages); }

@@ -47,7 +47,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const StateLayout& layout, in
   for (int64_t page = num_pages - 1; page >= 0; --page) pool->free_.push_back(int32_t(page));
 
   size_t bytes = 0;
-  if (__builtin_mul_overflow(layout.page_floats() * sizeof(float), size_t(num_pages), &bytes))
+  if (__builtin_mul_overflow(layout.page_bytes(), size_t(num_pages), &bytes))
     return error(Code::out_of_memory, "a page pool of ", num_pages, " pages does not fit the address space");
   if (bytes > 0) {  // a model of KDA layers alone has no rows to page
     DSA_ASSIGN(pool->memory_, storage.allocate_sparse(bytes, "a page pool"));
@@ -91,9 +91,7 @@ int64_t PagePool::free_pages() const {
   return int64_t(free_.size());
 }
 
-uint64_t PagePool::used_bytes() const {
-  return uint64_t(num_pages_ - free_pages()) * layout_.page_floats() * sizeof(float);
-}
+uint64_t PagePool::used_bytes() const { return uint64_t(num_pages_ - free_pages()) * layout_.page_bytes(); }
 
 Result<Reservation> PagePool::reserve(const StepPlan& plan) {
   int64_t needed = 0;
@@ -118,7 +116,7 @@ Result<Reservation> PagePool::reserve(const StepPlan& plan) {
   reservation.items_.reserve(plan.sequences.size());
   const std::lock_guard lock(mutex_);
   if (needed > int64_t(free_.size())) {
-    const uint64_t page_bytes = layout_.page_floats() * sizeof(float);
+    const uint64_t page_bytes = layout_.page_bytes();
     return error(Code::out_of_memory, "the step needs ", needed, " pages, the pool has ", free_.size(),
                  " left")
         .with_fix(Fix::free_memory)
@@ -136,27 +134,31 @@ Result<Reservation> PagePool::reserve(const StepPlan& plan) {
   return reservation;
 }
 
+PagedRows PagePool::rows(size_t offset, const int32_t* block_tables, int max_pages, int dim,
+                         int page_rows) const {
+  return {static_cast<char*>(memory_.get()) + offset,
+          layout_.page_bytes(),
+          block_tables,
+          max_pages,
+          dim,
+          page_rows,
+          layout_.format};
+}
+
 PagedRows PagePool::latents(int layer, const int32_t* block_tables, int max_pages) const {
-  return {rows() + layout_.latent_offset(layer), layout_.page_floats(), block_tables, max_pages,
-          layout_.latent_dim};
+  return rows(layout_.latent_offset(layer), block_tables, max_pages, layout_.latent_dim, kPageSize);
 }
 
 PagedRows PagePool::keys(int layer, const int32_t* block_tables, int max_pages) const {
-  return {rows() + layout_.key_offset(layer), layout_.page_floats(), block_tables, max_pages, layout_.kv_dim};
+  return rows(layout_.key_offset(layer), block_tables, max_pages, layout_.kv_dim, kPageSize);
 }
 
 PagedRows PagePool::values(int layer, const int32_t* block_tables, int max_pages) const {
-  return {rows() + layout_.value_offset(layer), layout_.page_floats(), block_tables, max_pages,
-          layout_.kv_dim};
+  return rows(layout_.value_offset(layer), block_tables, max_pages, layout_.kv_dim, kPageSize);
 }
 
 PagedRows PagePool::index_keys(int layer, const int32_t* block_tables, int max_pages) const {
-  return {rows() + layout_.index_offset(layer),
-          layout_.page_floats(),
-          block_tables,
-          max_pages,
-          layout_.index_dim,
-          layout_.index_rows()};
+  return rows(layout_.index_offset(layer), block_tables, max_pages, layout_.index_dim, layout_.index_rows());
 }
 
 void PagePool::give_back(std::vector<int32_t>& pages, size_t keep) {

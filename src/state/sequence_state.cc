@@ -8,7 +8,7 @@ SequenceState::~SequenceState() { pool_.give_back(pages_, 0); }
 
 uint64_t SequenceState::bytes() const {
   const StateLayout& layout = pool_.layout();
-  return (pages_.size() * layout.page_floats() + (fixed_[1] ? 2 * layout.fixed_floats() : 0)) * sizeof(float);
+  return pages_.size() * layout.page_bytes() + (fixed_[1] ? 2 * layout.fixed_floats() * sizeof(float) : 0);
 }
 
 Result<Mark> SequenceState::mark() const {

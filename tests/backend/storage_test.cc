@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <vector>
 
 #include "backend/device.h"
 #include "state/page_pool.h"
@@ -29,6 +30,35 @@ TEST_SUITE("backend/storage") {
       char read[3] = {1, 1, 1};
       REQUIRE(storage->read(read, mirror.value().device.get(), 3).is_ok());
       CHECK(std::string(read, 3) == std::string("\0\0a", 3));
+    }
+  }
+
+  TEST_CASE("many writes at once bring every byte to its place, and stop when they are told to") {
+    GuardedBackend backend;
+    constexpr size_t kSize = size_t(40) << 20;
+    const std::vector<char> from(kSize, 'x');
+    for (Storage* storage : {&host_storage(), static_cast<Storage*>(&backend.storage())}) {
+      const Memory memory = storage->allocate(kSize, "a test").value();
+      char* to = static_cast<char*>(memory.get());
+      storage->clear(to, kSize);
+      const Write writes[] = {
+          {to, from.data(), 3}, {to + 5, from.data() + 5, 0}, {to + 7, from.data(), kSize - 7}};
+      std::vector<uint64_t> asked;
+      REQUIRE(storage->write_all(writes, [&](uint64_t done) { return asked.push_back(done), true; }).is_ok());
+      CHECK(asked.front() == 0);
+      for (size_t i = 1; i < asked.size(); ++i) {
+        CHECK(asked[i] > asked[i - 1]);
+        CHECK(asked[i] - asked[i - 1] <= Storage::kBytesBetween);
+      }
+      std::vector<char> read(kSize), expected = from;
+      expected[3] = expected[4] = expected[5] = expected[6] = 0;
+      REQUIRE(storage->read(read.data(), to, kSize).is_ok());
+      CHECK(read == expected);
+
+      storage->clear(to, kSize);
+      CHECK(storage->write_all(writes, [](uint64_t done) { return done < 3; }).is_ok());
+      REQUIRE(storage->read(read.data(), to, kSize).is_ok());
+      CHECK(read.back() == 0);
     }
   }
 

@@ -4,22 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/common/queue.h"
-#include "tests/support/timed_backend.h"
 
 namespace dsa::bench {
 
-using test::operator_times;
-using test::TimedBackend;
-
 // Subcommands return the exit status of the program.
 int kernels_bench(int threads);  // operators against the memory and the multipliers of this machine
-int model_bench(int threads);    // decode and prefill of a synthetic model
 int vision_bench(int threads);   // pictures through a tower of K3's shape
 
 inline double median_of(std::vector<double> values) {
@@ -42,16 +34,5 @@ double read_bandwidth(Queue& queue, const void* data, size_t bytes);
 // f32 operations per second of fma on registers alone, two for each; int8 ones where the processor has VNNI, else 0.
 double peak_f32(Queue& queue);
 double peak_int8(Queue& queue);
-
-// The operators that took at least 1 % of `total`, largest first.
-inline void print_operators(const char* what, double total) {
-  std::vector<std::pair<double, std::string>> times;
-  for (const auto& [name, time] : operator_times) times.push_back({time, name});
-  std::sort(times.rbegin(), times.rend());
-  printf("%s by operator:", what);
-  for (const auto& [time, name] : times)
-    if (time >= 0.01 * total) printf("  %s %.0f %%", name.c_str(), 100 * time / total);
-  printf("\n");
-}
 
 }  // namespace dsa::bench

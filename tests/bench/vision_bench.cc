@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "bench/bench.h"
+#include "bench/timed_backend.h"
 #include "io/picture.h"
 #include "model/vision.h"
 
@@ -91,7 +92,8 @@ Status run(int threads) {
   const ModelConfig config = k3_config();
   const RandomWeights random(config);
   DSA_ASSIGN(const auto backend, create_cpu_backend(threads));
-  TimedBackend timed(*backend);
+  HostClock clock;
+  TimedBackend timed(*backend, clock);
   VisionTower tower(config, random.weights, timed);
   printf("vision tower: hidden %d, %d heads of %d, mlp %d, %d of 27 blocks, projector to %d, %d threads\n",
          config.vision.hidden, config.vision.heads, config.vision.head_dim, config.vision.mlp_dim, kLayers,
@@ -104,9 +106,9 @@ Status run(int threads) {
     const PictureShape shape = tower.shape(side, side);
     const Operations operations(config, shape);
     std::vector<double> begins, passes, linears, attentions;
-    std::map<std::string, double> shown;
+    OperatorTimes shown;
     for (int round = 0; round < kRounds; ++round) {
-      operator_times.clear();
+      clock.take();
       std::unique_ptr<VisionPass> pass;
       Status status;
       begins.push_back(seconds([&] {
@@ -123,17 +125,16 @@ Status run(int threads) {
         }
       }));
       DSA_TRY(status);
-      linears.push_back(operator_times["linear"] + operator_times["head_linear"]);
-      attentions.push_back(operator_times["vision_attention"]);
-      shown = operator_times;
+      shown = clock.take();
+      linears.push_back(shown.linear.seconds + shown.head_linear.seconds);
+      attentions.push_back(shown.vision_attention.seconds);
     }
     const double pass = (operations.linear + operations.attention) / median_of(passes);
     const double linear = operations.linear / median_of(linears);
     printf("%4d x %-5d %8lld %10.1f %10.1f %16.1f %16.1f %16.1f %9.0f%%\n", side, side,
            (long long)shape.patches(), median_of(begins) * 1e3, median_of(passes) * 1e3, pass * 1e-9,
            linear * 1e-9, operations.attention / median_of(attentions) * 1e-9, 100 * pass / linear);
-    operator_times = shown;
-    print_operators("  last pass", passes.back());
+    print_shares("  last pass", shown, passes.back());
   }
   return Status::ok();
 }

@@ -20,7 +20,7 @@ enum cudaDeviceAttr {
   cudaDevAttrL2CacheSize
 };
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  constexpr int kValues[] = {8, 0, 3, 227 << 10, 1 << 20};
+  constexpr int kValues[] = {9, 0, 3, 227 << 10, 1 << 20};
   return *value = kValues[attribute], cudaSuccess;
 }
 

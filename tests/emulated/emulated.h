@@ -130,6 +130,7 @@ template <class T>
 void __stcs(T* at, T value) {
   *at = value;
 }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {

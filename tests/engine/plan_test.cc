@@ -278,7 +278,7 @@ TEST_SUITE("engine/plan") {
       if (row["what"] == "head") CHECK(row["path"] == "exact");  // `linear` has one route there
 
     // A byte less than it needs takes a page; then sessions share what there is.
-    const uint64_t page = state_layout_of(plan->config()).page_floats() * sizeof(float);
+    const uint64_t page = state_layout_of(plan->config(), CacheFormat::f32).page_bytes();
     gpu.free_bytes = p->device_bytes() - 1;
     plan = plan_with({gpu}, {}).value();
     const int64_t most = plan->config().max_context, pages = (most + kPageSize - 1) / kPageSize;
@@ -360,6 +360,26 @@ TEST_SUITE("engine/plan") {
     CHECK(glm["state"]["kv_bytes_per_token"] == 11 * (512 + 128 / 4) * 4);
     CHECK(glm["state"]["bytes_per_session"] ==
           uint64_t(34) * (64 * 128 * 128 + 3 * 3 * 64 * 128) * 4 + 11 * 3 * 2 * 128 * 4);
+  }
+
+  TEST_CASE("a cache of bf16 takes half of the bytes of a token, and a plan says that it rounds") {
+    for (const char* name : {"kimi_k3.json", "glm_53_flash.json", "gpt_oss_20b.json"}) {
+      INFO(name);
+      const Json f32 = Json::parse(plan_of(kPublished + name)->json());
+      const auto plan = plan_of(kPublished + name, {.cache_format = CacheFormat::bf16});
+      const Json bf16 = Json::parse(plan->json());
+      CHECK(2 * bf16["state"]["kv_bytes_per_token"].get<uint64_t>() ==
+            f32["state"]["kv_bytes_per_token"].get<uint64_t>());
+      CHECK(bf16["state"]["bytes_per_session"] == f32["state"]["bytes_per_session"]);
+      CHECK(plan->engine_options().cache_format == CacheFormat::bf16);
+      int rounded = 0;
+      for (const Json& row : bf16["precision"])
+        if (row["what"] == "latents" || row["what"] == "keys_and_values") {
+          CHECK(row["format"] == "BF16");
+          rounded += row["path"] == "rounded";
+        }
+      CHECK(rounded == 1);
+    }
   }
 
   TEST_CASE("precision: each kind of tensor has a path; a format that is not read is refused") {
@@ -471,6 +491,38 @@ TEST_SUITE("engine/plan") {
     options.context_tokens = 1024;  // the pool holds two sessions of 300 tokens, 10 pages of 64
     CHECK(dsa_session_create(model, &options, &session) == DSA_ERROR_LIMIT);
     dsa_model_release(model);
+  }
+
+  TEST_CASE("dsa_plan: a model answers from a cache of bf16") {
+    const Opened opened;
+    uint64_t kv_bytes[2] = {};
+    for (const int32_t format : {DSA_KV_MODEL, DSA_KV_BF16}) {
+      dsa_plan_request request = DSA_INIT(dsa_plan_request);
+      request.context_tokens = 300;
+      request.kv_format = format;
+      const dsa_str cpu = {"cpu:0", 5};
+      request.device_ids = &cpu, request.num_device_ids = 1;
+      dsa_plan* plan = nullptr;
+      REQUIRE(opened.plan(&request, &plan) == DSA_OK);
+      dsa_model* model = nullptr;
+      REQUIRE(dsa_model_load(opened.package, plan, nullptr, nullptr, nullptr, &model) == DSA_OK);
+      dsa_plan_release(plan);
+      dsa_session* session = nullptr;
+      REQUIRE(dsa_session_create(model, nullptr, &session) == DSA_OK);
+      const dsa_token tokens[] = {5, 6, 7, 8, 9};
+      dsa_prompt* prompt = nullptr;
+      REQUIRE(dsa_prompt_create(opened.runtime, &prompt) == DSA_OK);
+      REQUIRE(dsa_prompt_tokens(prompt, tokens, 5) == DSA_OK);
+      REQUIRE(dsa_session_prefill(session, prompt, nullptr, nullptr, nullptr) == DSA_OK);
+      dsa_model_stats stats = DSA_INIT(dsa_model_stats);
+      REQUIRE(dsa_model_get_stats(model, &stats) == DSA_OK);
+      kv_bytes[format == DSA_KV_BF16] = stats.kv_bytes;
+      dsa_prompt_release(prompt);
+      dsa_session_release(session);
+      dsa_model_release(model);
+    }
+    CHECK(kv_bytes[0] > 0);
+    CHECK(2 * kv_bytes[1] == kv_bytes[0]);
   }
 
   TEST_CASE("dsa_plan: what is refused, and what is not feasible") {

@@ -62,6 +62,23 @@ TEST_SUITE("engine/sampler") {
     CHECK(sample({-kInf, -2, -kInf}, {}) == 1);
   }
 
+  TEST_CASE("the most likely token of a large vocabulary, wherever it is") {
+    constexpr size_t kVocab = 5003;
+    Sampler sampler(kVocab);
+    Random random(1);
+    std::vector<float> logits(kVocab);
+    for (size_t i = 0; i < kVocab; ++i) logits[i] = -float((i * 7919) % 977) - 1;
+    for (const size_t best :
+         {size_t{0}, size_t{31}, size_t{32}, size_t{2047}, size_t{2048}, size_t{4999}, kVocab - 1}) {
+      std::vector<float> changed = logits;
+      changed[best] = 3;
+      CHECK(sampler.sample(changed.data(), {}, random, {}).value() == TokenId(best));
+      for (const size_t later : {best + 1, best + 40, best + 2500})
+        if (later < kVocab) changed[later] = 3;
+      CHECK(sampler.sample(changed.data(), {}, random, {}).value() == TokenId(best));
+    }
+  }
+
   TEST_CASE("tiny temperatures are stable, impossible values are refused") {
     for (const float t : {1e-4f, 1e-8f, std::numeric_limits<float>::denorm_min()})
       for (uint64_t seed = 1; seed < 50; ++seed) CHECK(sample({1, 1.01f, 0.5f}, plain(t), seed) == 1);

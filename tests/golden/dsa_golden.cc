@@ -95,10 +95,11 @@ void compare_set(const SelectionRecorder& recorder, int layer, int position,
   if (set == nullptr || *set != expected) report.sets_equal = false;
 }
 
-Result<Report> run(const std::string& folder, const std::string& weights, Route route,
+Result<Report> run(const std::string& folder, const std::string& weights, Route route, CacheFormat cache,
                    const std::string& device) {
   DSA_ASSIGN(const Expected expected, read_expected(folder));
-  DSA_ASSIGN(LoadedModel model, load_model(join_path(folder, weights), {.route = route}, 1024, 2, device));
+  DSA_ASSIGN(LoadedModel model, load_model(join_path(folder, weights),
+                                           {.route = route, .cache_format = cache}, 1024, 2, device));
   SelectionRecorder recorder;
   recorder.attach(*model.decoder);
   const int prompt = int(expected.input_ids.size()), vocab = expected.vocab;
@@ -149,13 +150,15 @@ Result<Report> run(const std::string& folder, const std::string& weights, Route 
 }
 
 int main(int argc, char** argv) {
-  std::string folder, weights = "model-mxfp4", route = "exact", device = "cpu";
+  std::string folder, weights = "model-mxfp4", route = "exact", cache = "f32", device = "cpu";
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--weights" && i + 1 < argc)
       weights = argv[++i];
     else if (arg == "--route" && i + 1 < argc)
       route = argv[++i];
+    else if (arg == "--kv" && i + 1 < argc)
+      cache = argv[++i];
     else if (arg == "--device" && i + 1 < argc)
       device = argv[++i];
     else if (folder.empty() && arg[0] != '-')
@@ -163,13 +166,15 @@ int main(int argc, char** argv) {
     else
       folder = "", i = argc;
   }
-  if (folder.empty() || (route != "exact" && route != "fast")) {
+  if (folder.empty() || (route != "exact" && route != "fast") || (cache != "f32" && cache != "bf16")) {
     fprintf(stderr,
-            "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast] [--device ID]\n");
+            "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast] [--kv f32|bf16] "
+            "[--device ID]\n");
     return 2;
   }
   const bool exact = route == "exact";
-  const auto result = run(folder, weights, exact ? Route::exact : Route::fast, device);
+  const auto result = run(folder, weights, exact ? Route::exact : Route::fast,
+                          cache == "bf16" ? CacheFormat::bf16 : CacheFormat::f32, device);
   if (!result.is_ok()) {
     printf("FAIL %s: %s\n", folder.c_str(), result.status().message().c_str());
     return 1;

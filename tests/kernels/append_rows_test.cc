@@ -24,6 +24,24 @@ TEST_SUITE("kernels/append_rows") {
     CHECK(same_bits(pages.values(), want.values()));
   }
 
+  TEST_CASE("a cache of bf16 rounds to nearest, ties to even") {
+    Random random(1);
+    const int dim = 7;
+    Pages pages(random, {70}, dim);
+    NarrowPages narrow_rows(pages);
+    const Values x = random.normals(2 * dim);
+    const std::vector<int32_t> sequence_of = {0, 0}, positions = {63, 64};
+    BackwardQueue queue;
+    plain_kernels().append_rows({x.data(), sequence_of.data(), positions.data(), narrow_rows.rows(), dim, 2},
+                                queue);
+    for (int p = 0; p < 70; ++p)
+      for (int d = 0; d < dim; ++d) {
+        const bool written = p == 63 || p == 64;
+        const float want = written ? to_f32(to_bf16(x[(p - 63) * dim + d])) : pages.row(0, p)[d];
+        CHECK(narrow_rows.rows().row(0, p)[d] == want);
+      }
+  }
+
   TEST_CASE("pages beyond 2 and 4 GiB, 2^32 floats, and page 65536 (IDX-16)") {
     if (!reaches_far_pages()) return;
     for (const auto layout : {FarPages::Layout::wide, FarPages::Layout::packed}) {

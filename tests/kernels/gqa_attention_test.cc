@@ -23,6 +23,7 @@ struct GqaCase {
   Values q, sinks;
   std::vector<int32_t> sequence_of, visible;
   float scale;
+  Route route = Route::exact;
 
   GqaCase(Random& random, const Shape& s)
       : shape(s), k(random, s.lengths, s.kv_heads * s.dim), v(random, s.lengths, s.kv_heads * s.dim) {
@@ -36,11 +37,21 @@ struct GqaCase {
     }
   }
   GqaAttentionArgs args(Values& o, bool sink) {
-    return {q.data(),       sequence_of.data(), visible.data(),
-            k.rows(),       v.rows(),           sink ? sinks.data() : nullptr,
-            o.data(),       shape.tokens,       shape.heads,
-            shape.kv_heads, shape.dim,          shape.window,
-            scale};
+    return {q.data(),
+            sequence_of.data(),
+            visible.data(),
+            k.rows(),
+            v.rows(),
+            sink ? sinks.data() : nullptr,
+            o.data(),
+            shape.tokens,
+            shape.heads,
+            shape.kv_heads,
+            shape.dim,
+            shape.window,
+            scale,
+            route,
+            int(shape.lengths.size())};
   }
   Values run(void (*kernel)(const GqaAttentionArgs&, Queue&), bool sink) {
     Values o = poisoned(size_t(shape.tokens) * shape.heads * shape.dim);
@@ -53,6 +64,22 @@ struct GqaCase {
 }  // namespace
 
 TEST_SUITE("kernels/gqa_attention") {
+  TEST_CASE("keys and values kept as bf16 are taken as they are") {
+    for (const auto& variant : implementations(&KernelTable::gqa_attention)) {
+      INFO(variant.name);
+      Random random(4);
+      GqaCase c(random, {{130, 70}, 5, 6, 2, 20, 90});
+      const NarrowPages k(c.k), v(c.v);
+      const Values want = c.run(ref::gqa_attention, true);
+      Values o = poisoned(want.size());
+      GqaAttentionArgs args = c.args(o, true);
+      args.k = k.rows(), args.v = v.rows();
+      BackwardQueue queue;
+      variant.run(args, queue);
+      CHECK(relative_error(o, want) < 3e-6);
+    }
+  }
+
   TEST_CASE("every implementation gives the value worked out by hand") {
     for (const auto& variant : implementations(&KernelTable::gqa_attention)) {
       INFO(variant.name);
@@ -84,6 +111,50 @@ TEST_SUITE("kernels/gqa_attention") {
           GqaCase c(random, shape);
           CHECK(relative_error(c.run(variant.run, sink), c.run(ref::gqa_attention, sink)) < 3e-6);
         }
+  }
+
+  TEST_CASE("the fast route with many tokens: f16 on GPUs; the bits of a token do not depend on the others") {
+    const Shape shapes[] = {
+        {{63, 64, 165}, 48, 6, 2, 20, 0}, {{300}, 40, 64, 8, 64, 128}, {{33, 400, 7}, 90, 4, 2, 32, 40},
+        {{97}, 37, 5, 1, 8, 1},           {{200}, 40, 14, 2, 80, 33},  {{129, 60}, 70, 3, 3, 128, 64},
+        {{150, 90}, 33, 129, 1, 4, 0},    {{70}, 34, 2, 1, 132, 0},    {{70}, 34, 2, 2, 6, 0}};
+    for (const Shape& shape : shapes)
+      for (const auto& variant : variants(&KernelTable::gqa_attention))
+        for (const bool sink : {true, false}) {
+          INFO(variant.name, " heads ", shape.heads, " dim ", shape.dim, " window ", shape.window, " sink ",
+               sink);
+          Random random(17);
+          GqaCase c(random, shape);
+          c.route = Route::fast;
+          c.visible[3] = 0;
+          const Values o = c.run(variant.run, sink);
+          CHECK(relative_error(o, c.run(ref::gqa_attention, sink)) < (variant.name == "cuda" ? 2e-3 : 3e-6));
+          const size_t size = size_t(shape.heads) * shape.dim;
+          for (size_t i = 0; i < size; ++i) REQUIRE(o[3 * size + i] == 0);
+          Values later = poisoned(o.size());
+          GqaAttentionArgs args = c.args(later, sink);
+          const int first = shape.tokens > 36 ? 3 : 0;
+          args.q += first * size, args.o += first * size, args.tokens -= first;
+          args.sequence_of += first, args.visible += first;
+          SerialQueue queue;
+          variant.run(args, queue);
+          CHECK(same_bits(Values(later.begin() + int64_t(first * size), later.end()),
+                          Values(o.begin() + int64_t(first * size), o.end())));
+        }
+  }
+
+  TEST_CASE("the fast route: what no token sees does not matter, NaN or not") {
+    for (const auto& variant : implementations(&KernelTable::gqa_attention)) {
+      INFO(variant.name);
+      Random random(18);
+      GqaCase c(random, {{250}, 40, 4, 2, 32, 20});
+      c.route = Route::fast;
+      for (int t = 0; t < 40; ++t) c.visible[size_t(t)] = 130 + t;
+      const Values o = c.run(variant.run, true);
+      for (int p = 0; p < 250; ++p)
+        if (p < 110 || p >= 169) std::fill_n(c.k.row(0, p), 64, NAN), std::fill_n(c.v.row(0, p), 64, NAN);
+      CHECK(same_bits(c.run(variant.run, true), o));
+    }
   }
 
   TEST_CASE("every number of positions, and every window, from 1 to 70") {

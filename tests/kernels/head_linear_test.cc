@@ -18,21 +18,23 @@ struct HeadLinearCase {
   Shape shape;
   DType type;
   bool transposed;
+  Route route = Route::exact;
+  int gap = 1;  // strides are larger than what they step over, by uneven numbers or by multiples of this one
   Values x, f32_weight;
   std::vector<bf16> bf16_weight;
 
-  HeadLinearCase(Shape s, DType t, bool turned) : shape(s), type(t), transposed(turned) {
+  HeadLinearCase(Shape s, DType t, bool turned, int stride = 1)
+      : shape(s), type(t), transposed(turned), gap(stride) {
     Random random(uint64_t(s.tokens * 7 + s.in_dim));
     x = random.normals(size_t(s.tokens) * x_token_stride());
     f32_weight = random.normals(size_t(s.heads) * head_size());
     bf16_weight = random.bf16_normals(size_t(s.heads) * head_size());
   }
-  // Every stride is larger than what it steps over.
-  size_t x_head_stride() const { return size_t(shape.in_dim) + 5; }
+  size_t x_head_stride() const { return size_t(shape.in_dim + (gap > 1 ? gap : 5)); }
   size_t y_head_stride() const { return size_t(shape.out_dim) + 1; }
-  size_t x_token_stride() const { return size_t(shape.heads) * x_head_stride() + 2; }
+  size_t x_token_stride() const { return size_t(shape.heads) * x_head_stride() + size_t(2 * gap); }
   size_t y_token_stride() const { return size_t(shape.heads) * y_head_stride() + 3; }
-  size_t head_size() const { return size_t(shape.in_dim) * shape.out_dim + 4; }
+  size_t head_size() const { return size_t(shape.in_dim) * shape.out_dim + size_t(4 * gap); }
 
   Values run(void (*kernel)(const HeadLinearArgs&, Queue&), int first = 0, int tokens = -1) const {
     if (tokens < 0) tokens = shape.tokens;
@@ -42,7 +44,7 @@ struct HeadLinearCase {
     ThreadPool queue(3);
     kernel({x.data() + size_t(first) * x_token_stride(), weight, type, y.data(), int64_t(x_token_stride()),
             int64_t(x_head_stride()), int64_t(y_token_stride()), int64_t(y_head_stride()),
-            int64_t(head_size()), tokens, shape.heads, shape.in_dim, shape.out_dim, transposed},
+            int64_t(head_size()), tokens, shape.heads, shape.in_dim, shape.out_dim, transposed, route},
            queue);
     return y;
   }
@@ -79,6 +81,27 @@ TEST_SUITE("kernels/head_linear") {
                  shape.tokens, " x ", shape.heads, " x ", shape.in_dim, " -> ", shape.out_dim);
             const HeadLinearCase c(shape, type, transposed);
             CHECK(relative_error(c.run(variant.run), c.run(ref::head_linear)) < 1e-5);
+          }
+  }
+
+  TEST_CASE("many tokens on the fast route: GPUs round both factors to bf16") {
+    for (const Shape shape :
+         {Shape{64, 2, 128, 48}, {65, 3, 64, 20}, {130, 1, 72, 33}, {63, 2, 64, 16}, {70, 2, 68, 16}})
+      for (const DType type : {DType::f32, DType::bf16})
+        for (const bool transposed : {false, true})
+          for (const auto& variant : variants(&KernelTable::head_linear)) {
+            INFO(variant.name, " ", dtype_name(type), transposed ? " transposed" : " plain", " at ",
+                 shape.tokens, " x ", shape.heads, " x ", shape.in_dim, " -> ", shape.out_dim);
+            HeadLinearCase c(shape, type, transposed, 8);
+            const Values exact = c.run(ref::head_linear);
+            HeadLinearCase rounded = c;
+            if (variant.name == "cuda" && shape.tokens >= kHeadLinearManyTokens && shape.in_dim % 8 == 0)
+              for (Values* values : {&rounded.x, &rounded.f32_weight})
+                for (float& v : *values) v = to_f32(to_bf16(v));
+            c.route = Route::fast;
+            const Values fast = c.run(variant.run);
+            CHECK(relative_error(fast, rounded.run(ref::head_linear)) < 1e-5);
+            CHECK(relative_error(fast, exact) < 0.02);
           }
   }
 

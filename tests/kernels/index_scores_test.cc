@@ -15,6 +15,8 @@ struct IndexScoresCase {
   int heads, dim, context;
   Values q, weights;
   std::vector<int32_t> sequence_of, visible;
+  PagedRows k = {};  // where the keys lie, unless in `keys`
+  Route route = Route::exact;
 
   IndexScoresCase(Random& random, std::vector<int> lengths, int tokens, int heads_, int dim_)
       : keys(random, lengths, dim_), heads(heads_), dim(dim_) {
@@ -29,9 +31,9 @@ struct IndexScoresCase {
   }
 
   IndexScoresArgs args(Values& scores) {
-    return {q.data(),      weights.data(), sequence_of.data(),  visible.data(), keys.rows(),
+    return {q.data(),      weights.data(), sequence_of.data(),  visible.data(), k.pages ? k : keys.rows(),
             scores.data(), context + 2,    int(visible.size()), heads,          dim,
-            context};
+            context,       route};
   }
   Values run(void (*kernel)(const IndexScoresArgs&, Queue&)) {
     SerialQueue queue;
@@ -97,6 +99,76 @@ TEST_SUITE("kernels/index_scores") {
         IndexScoresCase c(random, shape.lengths, shape.tokens, shape.heads, shape.dim);
         CHECK(relative_error(c.run(variant.run), c.run(ref::index_scores)) < 2e-6);
       }
+  }
+
+  TEST_CASE("keys kept as bf16 are taken as they are, and the fast route rounds no more than q to bf16") {
+    struct Shape {
+      std::vector<int> lengths;
+      int tokens, heads, dim;
+    };
+    const Shape shapes[] = {{{63, 64, 65}, 7, 3, 17},
+                            {{200, 1000}, 3, 64, 128},
+                            {{64}, 1, 64, 128},
+                            {{1, 130, 700}, 3, 32, 128},
+                            {{1, 129, 7, 500}, 131, 64, 128},
+                            {{900, 64}, 90, 32, 128},
+                            {{5000, 33, 2600, 9000}, 4, 64, 128}};
+    for (const Shape& shape : shapes)
+      for (const auto& variant : implementations(&KernelTable::index_scores)) {
+        INFO(variant.name, " heads ", shape.heads, " dim ", shape.dim, " tokens ", shape.tokens);
+        Random random(7);
+        IndexScoresCase c(random, shape.lengths, shape.tokens, shape.heads, shape.dim);
+        const NarrowPages keys(c.keys);
+        c.k = keys.rows();
+        const Values exact = c.run(variant.run);
+        c.k = {};
+        CHECK(relative_error(exact, c.run(ref::index_scores)) < 2e-6);
+        narrow(c.q);
+        const Values want = c.run(ref::index_scores);
+        c.k = keys.rows(), c.route = Route::fast;
+        const Values fast = c.run(variant.run);
+        CHECK(relative_error(fast, want) < 1e-5);
+        // A token alone has the same bits.
+        for (const int t : {0, shape.tokens / 2, shape.tokens - 1}) {
+          Values alone = poisoned(c.context + 2);
+          IndexScoresArgs args = c.args(alone);
+          args.q += size_t(t) * c.heads * c.dim, args.head_weights += t * c.heads;
+          args.sequence_of += t, args.visible += t, args.tokens = 1;
+          SerialQueue queue;
+          variant.run(args, queue);
+          CHECK(same_bits(alone, part(fast, size_t(t), size_t(c.context) + 2)));
+        }
+      }
+  }
+
+  TEST_CASE("bf16 keys of pages with fewer rows, and a NaN among them, on the fast route") {
+    for (const int page_rows : {4, 16, 64})
+      for (const auto& variant : implementations(&KernelTable::index_scores))
+        for (const int tokens : {3, 80}) {
+          INFO(variant.name, " rows of a page ", page_rows, " tokens ", tokens);
+          Random random(9);
+          IndexScoresCase c(random, {300}, tokens, 64, 128);
+          c.visible.assign(size_t(tokens), 290);
+          narrow(c.q);
+          c.keys.row(0, 70)[5] = NAN;
+          const int pages = (300 + page_rows - 1) / page_rows;
+          std::vector<bf16> memory(size_t(pages) * page_rows * 128, bf16{0xffff});
+          std::vector<int32_t> tables;
+          for (int i = 0; i < pages; ++i) tables.push_back(pages - 1 - i);
+          const PagedRows few{memory.data(), size_t(page_rows) * 256, tables.data(), pages, 128,
+                              page_rows,     CacheFormat::bf16};
+          for (int p = 0; p < 300; ++p)
+            for (int d = 0; d < 128; ++d) {
+              const bf16 value = to_bf16(c.keys.row(0, p)[d]);
+              few.values<bf16>(0, p)[d] = value;
+              c.keys.row(0, p)[d] = to_f32(value);
+            }
+          const Values want = c.run(ref::index_scores);
+          c.k = few, c.route = Route::fast;
+          const Values scores = c.run(variant.run);
+          CHECK(relative_error(scores, want) < 1e-5);
+          for (int p = 0; p < 290; ++p) CHECK(std::isnan(scores[p]) == (p == 70));
+        }
   }
 
   TEST_CASE("what lies in unused rows does not matter (IDX-11)") {
@@ -167,10 +239,10 @@ TEST_SUITE("kernels/index_scores") {
         Values memory = poisoned(2 * pages * page_stride);
         std::vector<int32_t> tables;
         for (int i = 0; i < 2 * pages; ++i) tables.push_back(2 * pages - 1 - i);
-        const PagedRows few{memory.data(), page_stride, tables.data(), pages, 36, page_rows};
+        const PagedRows few{memory.data(), page_stride * sizeof(float), tables.data(), pages, 36, page_rows};
         for (int s = 0; s < 2; ++s)
           for (int p = 0; p < c.keys.length(s); ++p)
-            memcpy(few.row(s, p), c.keys.row(s, p), 36 * sizeof(float));
+            memcpy(few.values<float>(s, p), c.keys.row(s, p), 36 * sizeof(float));
         Values scores = poisoned(23 * (c.context + 2));
         IndexScoresArgs args = c.args(scores);
         args.k = few;

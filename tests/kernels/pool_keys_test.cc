@@ -18,6 +18,7 @@ struct Pool {
   int group, dim, position = 0;
   Values places, open, next_open, pages;
   std::vector<int32_t> table, visible;
+  CacheFormat format = CacheFormat::f32;
 
   Pool(int group_, int dim_, int tokens) : group(group_), dim(dim_) {
     places = Random(7).normals(size_t(group) * dim);
@@ -28,7 +29,10 @@ struct Pool {
   }
   PagedRows rows() {
     const int page_rows = kPageSize / group;
-    return {pages.data(), size_t(page_rows) * dim, table.data(), int(table.size()), dim, page_rows};
+    return {pages.data(), size_t(page_rows) * dim * sizeof(float),
+            table.data(), int(table.size()),
+            dim,          page_rows,
+            format};
   }
   // Commits the step unless told otherwise.
   void run(void (*kernel)(const PoolKeysArgs&, Queue&), const Values& keys, const Values& gates, int count,
@@ -82,7 +86,7 @@ TEST_SUITE("kernels/pool_keys") {
             parts.run(variant.run, keys, gates, std::min(step, tokens - parts.position));
           }
           for (int p = 0; p < tokens / group; ++p) {
-            const float *a = parts.rows().row(0, p), *b = whole.rows().row(0, p);
+            const float *a = parts.rows().values<float>(0, p), *b = whole.rows().values<float>(0, p);
             CHECK(same_bits(Values(a, a + kDim), Values(b, b + kDim)));
           }
           const size_t used = size_t(tokens % group) * 2 * kDim;
@@ -90,6 +94,23 @@ TEST_SUITE("kernels/pool_keys") {
                 Values(whole.open.begin(), whole.open.begin() + used));
         }
       }
+  }
+
+  TEST_CASE("a cache of bf16 holds the pools rounded") {
+    const int tokens = kPageSize + 9, group = 4;
+    for (const auto& variant : implementations(&KernelTable::pool_keys)) {
+      INFO(variant.name);
+      Random random(6);
+      const Values keys = random.normals(size_t(tokens) * kDim),
+                   gates = random.normals(size_t(tokens) * kDim);
+      Pool exact(group, kDim, tokens), rounded(group, kDim, tokens);
+      exact.run(variant.run, keys, gates, tokens);
+      rounded.format = CacheFormat::bf16;
+      rounded.run(variant.run, keys, gates, tokens);
+      for (int p = 0; p < tokens / group; ++p)
+        for (int d = 0; d < kDim; ++d)
+          CHECK(rounded.rows().row(0, p)[d] == to_f32(to_bf16(exact.rows().row(0, p)[d])));
+    }
   }
 
   TEST_CASE("gates far beyond the range of exp") {

@@ -24,6 +24,8 @@ struct AttentionCase {
   Values q_latent, q_rope;
   std::vector<int32_t> sequence_of, visible, selected;
   float scale;
+  PagedRows cache = {};  // where the latents lie, unless in `latents`
+  Route route = Route::exact;
 
   AttentionCase(Random& random, const Shape& s)
       : shape(s), latents(random, s.lengths, s.latent_dim + s.rope_dim) {
@@ -51,7 +53,7 @@ struct AttentionCase {
             sequence_of.data(),
             visible.data(),
             select ? selected.data() : nullptr,
-            latents.rows(),
+            cache.pages ? cache : latents.rows(),
             o.data(),
             rope * shape.heads,
             rope,
@@ -60,7 +62,8 @@ struct AttentionCase {
             shape.latent_dim,
             shape.rope_dim,
             shape.top_k,
-            scale};
+            scale,
+            route};
   }
   Values run(const Variant<SparseAttentionArgs>& variant, bool select) {
     SerialQueue queue;
@@ -108,6 +111,69 @@ TEST_SUITE("kernels/sparse_attention") {
           AttentionCase c(random, shape);
           CHECK(relative_error(c.run(variant, select), c.run(kReference, select)) < 3e-6);
         }
+  }
+
+  TEST_CASE("rows kept as bf16 are taken as they are; the fast route rounds q and the weights to bf16") {
+    const Shape shapes[] = {{{63, 64, 65}, 7, 3, 20, 5, 40},
+                            {{1}, 1, 64, 512, 64, 1},
+                            {{200}, 3, 16, 512, 64, 130},
+                            {{700, 2, 65, 2100}, 4, 64, 512, 64, 2048},
+                            {{300, 64, 129}, 9, 96, 512, 64, 256},
+                            {{128, 200}, 5, 128, 512, 64, 100},
+                            {{8193, 17000, 8192, 9}, 4, 3, 512, 64, 90}};
+    for (const Shape& shape : shapes)
+      for (const bool select : {true, false}) {
+        Random random(7);
+        AttentionCase c(random, shape);
+        const NarrowPages narrow_rows(c.latents);
+        const Values want_exact = c.run(kReference, select);
+        const Values q[] = {c.q_latent, c.q_rope};
+        narrow(c.q_latent), narrow(c.q_rope);
+        const Values want_fast = c.run(kReference, select);
+        c.cache = narrow_rows.rows();
+        for (const auto& variant : implementations(&KernelTable::sparse_attention)) {
+          INFO(variant.name, " heads ", shape.heads, " latent ", shape.latent_dim, " select ", select);
+          AttentionCase exact = c;
+          exact.q_latent = q[0], exact.q_rope = q[1];
+          CHECK(relative_error(exact.run(variant, select), want_exact) < 3e-6);
+          c.route = Route::fast;
+          const Values fast = c.run(variant, select);
+          CHECK(relative_error(fast, want_fast) < 3e-3);
+          // A token alone has the same bits.
+          const size_t size = size_t(shape.heads) * shape.latent_dim;
+          for (const int t : {0, shape.tokens / 2, shape.tokens - 1}) {
+            Values alone = poisoned(size);
+            SparseAttentionArgs args = c.args(alone, select);
+            args.q_latent += t * size, args.q_rope += t * args.q_rope_token_stride;
+            args.sequence_of += t, args.visible += t, args.tokens = 1;
+            if (select) args.selected += t * args.top_k;
+            SerialQueue queue;
+            variant.run(args, queue);
+            CHECK(same_bits(alone, part(fast, size_t(t), size)));
+          }
+          c.route = Route::exact;
+        }
+      }
+  }
+
+  TEST_CASE("unused slots anywhere, huge scores and nothing to see, on the fast route of bf16 rows") {
+    for (const auto& variant : implementations(&KernelTable::sparse_attention))
+      for (const float scale : {0.04f, 200.f, 0.f}) {
+        INFO(variant.name, " scale ", scale);
+        Random random(8);
+        AttentionCase c(random, {{300, 40}, 3, 64, 512, 64, 300});
+        c.scale = scale;
+        for (int i = 0; i < 300; ++i)
+          if (i < 70 || i % 3 == 0) c.selected[i] = -1;
+        std::fill_n(c.selected.begin() + 300, 300, -1);
+        narrow(c.q_latent), narrow(c.q_rope);
+        const NarrowPages narrow_rows(c.latents);
+        const Values want = c.run(kReference, true);
+        c.cache = narrow_rows.rows(), c.route = Route::fast;
+        const Values o = c.run(variant, true);
+        CHECK(part(o, 1, 64 * 512) == Values(64 * 512, 0.f));
+        CHECK(relative_error(o, want) < (scale == 200 ? 0.1 : 3e-3));
+      }
   }
 
   TEST_CASE("every number of positions from 1 to 140") {

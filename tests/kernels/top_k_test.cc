@@ -14,7 +14,8 @@ namespace {
 using Positions = std::vector<int32_t>;
 
 Positions run(const Variant<TopKArgs>& variant, const Values& scores, int k, int visible = -1) {
-  const std::vector<int32_t> seen = {visible < 0 ? int32_t(scores.size()) : visible};  // a GPU cannot read the stack
+  const std::vector<int32_t> seen = {visible < 0 ? int32_t(scores.size())
+                                                 : visible};  // a GPU cannot read the stack
   Positions selected(size_t(k) + 1, 12345);
   SerialQueue queue;
   variant.run({scores.data(), seen.data(), selected.data(), int64_t(scores.size()), 1, k}, queue);
@@ -41,6 +42,31 @@ TEST_SUITE("kernels/top_k") {
       CHECK(run(variant, {-1e-45f, 1e-45f, 0}, 2) == Positions{1, 2});  // subnormals count
       CHECK(run(variant, {-3, -1, -2, -5}, 2) == Positions{1, 2});
     }
+  }
+
+  TEST_CASE("many rows of uneven lengths, and rows that no block holds") {
+    struct Shape {
+      int tokens, stride, top_k;
+    };
+    for (const Shape& shape : {Shape{70, 5000, 257}, {3, 9001, 2048}, {2, 400000, 300}, {65, 1200, 1024}})
+      for (const auto& variant : implementations(&KernelTable::top_k)) {
+        INFO(variant.name, " tokens ", shape.tokens, " stride ", shape.stride);
+        Random random(13);
+        Values scores = random.normals(size_t(shape.tokens) * shape.stride);
+        for (float& score : scores)
+          if (random.integer(0, 2) == 0) score = float(random.integer(-3, 2));  // ties, some at the border
+        std::vector<int32_t> visible;
+        for (int t = 0; t < shape.tokens; ++t)
+          visible.push_back(t % 4 == 0 ? shape.stride : int32_t(random.integer(0, shape.stride)));
+        const auto select = [&](void (*kernel)(const TopKArgs&, Queue&)) {
+          Positions selected(size_t(shape.tokens) * shape.top_k, 12345);
+          SerialQueue queue;
+          kernel({scores.data(), visible.data(), selected.data(), shape.stride, shape.tokens, shape.top_k},
+                 queue);
+          return selected;
+        };
+        CHECK(select(variant.run) == select(ref::top_k));
+      }
   }
 
   TEST_CASE("NaN loses against every number, also against -inf") {

@@ -24,6 +24,7 @@ struct AttentionCase {
   std::vector<VisionAttentionRun> runs;
   int64_t patches = 0;
   float scale;
+  Route route = Route::exact;
 
   explicit AttentionCase(const Shape& s, float spread = 1) : shape(s), scale(1 / std::sqrt(float(s.dim))) {
     for (const int n : s.patches) {
@@ -51,7 +52,8 @@ struct AttentionCase {
             .num_runs = int(runs.size()),
             .heads = shape.heads,
             .dim = shape.dim,
-            .scale = scale};
+            .scale = scale,
+            .route = route};
   }
   Values run(void (*kernel)(const VisionAttentionArgs&, Queue&)) const {
     BackwardQueue queue(1);
@@ -95,6 +97,39 @@ TEST_SUITE("kernels/vision_attention") {
       }
   }
 
+  TEST_CASE(
+      "the fast route agrees with the reference, over ragged pictures; a query gives the same bits alone") {
+    for (const Shape& shape : {Shape{{1}, 1, 4},
+                               {{4, 1, 9}, 2, 4},
+                               {{63, 64, 65}, 2, 32},
+                               {{97, 5, 200}, 3, 20},
+                               {{130, 12}, 2, 128},
+                               {{6, 90}, 1, 68},
+                               {{257, 1}, 2, 72},
+                               {{40}, 1, 6},
+                               {{40}, 1, 132},
+                               {{331}, 2, 128}})
+      for (const auto& variant : variants(&KernelTable::vision_attention))
+        for (const float spread : {0.1f, 1.f, 3.f}) {
+          INFO(variant.name, " dim ", shape.dim, " first picture ", shape.patches[0], " spread ", spread);
+          AttentionCase c(shape, spread);
+          c.route = Route::fast;
+          const Values o = c.run(variant.run);
+          // GPUs round to f16; an error of a score, which grows with the square of the spread, is one of its weight.
+          const double tolerance = variant.name == "cuda" ? 1e-3 * std::max(1.f, spread * spread) : 3e-6;
+          CHECK(relative_error(o, c.run(ref::vision_attention)) < tolerance);
+          AttentionCase one = c;
+          const VisionAttentionRun& last = c.runs.back();
+          one.runs = {{last.q_begin + last.queries - 1, last.k_begin, 1, last.keys}};
+          Values alone = poisoned(o.size());
+          SerialQueue queue;
+          variant.run(one.args(alone.data()), queue);
+          const size_t row = (size_t(c.patches) - 1) * size_t(c.width());
+          CHECK(same_bits(Values(alone.begin() + int64_t(row), alone.end()),
+                          Values(o.begin() + int64_t(row), o.end())));
+        }
+  }
+
   TEST_CASE("large scores: the maximum moves from block to block and nothing overflows") {
     for (const auto& variant : variants(&KernelTable::vision_attention)) {
       INFO(variant.name);
@@ -106,21 +141,23 @@ TEST_SUITE("kernels/vision_attention") {
   }
 
   TEST_CASE("pictures do not see each other: NaN in one leaves the others alone") {
-    for (const auto& variant : implementations(&KernelTable::vision_attention)) {
-      INFO(variant.name);
-      AttentionCase c({{33, 70, 5}, 2, 8});
-      const Values before = c.run(variant.run);
-      for (int64_t t = 33; t < 103; ++t)
-        for (int part = 0; part < 3; ++part) std::fill_n(c.row(part, t), c.width(), NAN);
-      const Values after = c.run(variant.run);
-      const auto same = [&](int64_t from, int64_t to) {
-        return same_bits(Values(before.begin() + from * c.width(), before.begin() + to * c.width()),
-                         Values(after.begin() + from * c.width(), after.begin() + to * c.width()));
-      };
-      CHECK(same(0, 33));
-      CHECK(same(103, 108));
-      CHECK(std::isnan(after[size_t(40 * c.width())]));
-    }
+    for (const auto& variant : implementations(&KernelTable::vision_attention))
+      for (const Route route : {Route::exact, Route::fast}) {
+        INFO(variant.name);
+        AttentionCase c({{33, 70, 5}, 2, 8});
+        c.route = route;
+        const Values before = c.run(variant.run);
+        for (int64_t t = 33; t < 103; ++t)
+          for (int part = 0; part < 3; ++part) std::fill_n(c.row(part, t), c.width(), NAN);
+        const Values after = c.run(variant.run);
+        const auto same = [&](int64_t from, int64_t to) {
+          return same_bits(Values(before.begin() + from * c.width(), before.begin() + to * c.width()),
+                           Values(after.begin() + from * c.width(), after.begin() + to * c.width()));
+        };
+        CHECK(same(0, 33));
+        CHECK(same(103, 108));
+        CHECK(std::isnan(after[size_t(40 * c.width())]));
+      }
   }
 
   TEST_CASE("the bits do not depend on threads, nor on which queries come together") {

@@ -200,7 +200,8 @@ TEST_SUITE("model/decoder") {
       for (size_t i = 0; i < table.size(); ++i) table[i] = int32_t(i);
       const PagedRows rows = model.pool->latents(0, table.data(), int(table.size()));
       for (int page = 0; page < 64; ++page)
-        std::fill_n(rows.pages + size_t(page) * rows.page_stride, rows.page_stride, NAN);
+        std::fill_n(static_cast<float*>(rows.pages) + size_t(page) * rows.page_stride / sizeof(float),
+                    rows.page_stride / sizeof(float), NAN);
     }
     CHECK(truth_of(model, tokens, {1, 89}).logits == truth.logits);
   }

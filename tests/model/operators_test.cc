@@ -11,7 +11,7 @@
 #include "golden/vision_fixture.h"
 #include "io/picture.h"
 #include "state/sequence_state.h"
-#include "tests/support/timed_backend.h"
+#include "tests/support/noting_backend.h"
 
 namespace dsa::test {
 namespace {
@@ -26,7 +26,7 @@ void use_everything(const std::string& folder, const std::string& weights) {
   const auto checkpoint = Checkpoint::open(model_folder);
   REQUIRE(checkpoint.is_ok());
   const auto cpu = create_cpu_backend(2);
-  TimedBackend backend(*cpu.value());
+  NotingBackend backend(*cpu.value());
   auto decoder = load_decoder(config.value(), checkpoint.value(), backend, {}, {});
   REQUIRE_MESSAGE(decoder.is_ok(), decoder.status().message());
   auto pool = PagePool::create(decoder.value()->state_layout(), 64);

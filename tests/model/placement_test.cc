@@ -52,7 +52,7 @@ TEST_SUITE("model/placement") {
         CHECK(backend.storage().allocated_bytes() >= decoder.value()->device_bytes());
         CHECK(backend.storage().allocated_bytes() <= decoder.value()->device_bytes() + 8 * 4096);
         CHECK(decoder.value()->state_layout().state_bytes() == size.value().state);
-        CHECK(decoder.value()->state_layout().page_floats() * sizeof(float) == size.value().page);
+        CHECK(decoder.value()->state_layout().page_bytes() == size.value().page);
       }
       CHECK(backend.storage().allocated_bytes() == 0);
     }

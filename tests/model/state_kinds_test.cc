@@ -155,11 +155,11 @@ TEST_SUITE("model/state_kinds") {
       const auto tokens = prompt(90);
       const Truth truth = truth_of(model, tokens, {1, 89});
       const std::vector<int32_t> table(1, 0);
-      const size_t stride = model.pool->layout().page_floats();
+      const size_t stride = model.pool->layout().page_bytes();
       // Rows of layer 0 lie at the front of a page.
       const PagedRows first = std::string(name) == "gpt_oss" ? model.pool->keys(0, table.data(), 1)
                                                              : model.pool->latents(0, table.data(), 1);
-      std::fill_n(first.pages, 16 * stride, NAN);
+      std::fill_n(static_cast<float*>(first.pages), 16 * stride / sizeof(float), NAN);
       CHECK(truth_of(model, tokens, {1, 89}).logits == truth.logits);
     }
   }

@@ -79,7 +79,8 @@ TEST_SUITE("model/weight_survey") {
       const auto model = load_model(folder, {}, 4, 1);
       REQUIRE(model.is_ok());
       CHECK(survey.converted_bytes() + step_memory_bytes(*config, {}) == model.value().decoder->host_bytes());
-      CHECK(state_layout_of(*config).page_floats() == model.value().decoder->state_layout().page_floats());
+      CHECK(state_layout_of(*config, CacheFormat::f32).page_bytes() ==
+            model.value().decoder->state_layout().page_bytes());
     }
   }
 

@@ -309,15 +309,16 @@ class FakeModel : public LanguageModel {
       std::vector<TokenId> tokens;
       const std::vector<int32_t>& pages = s.state->pages();
       const PagedRows rows = pool.latents(0, pages.data(), int(pages.size()));
-      for (int i = 0; i < s.count; ++i) *rows.row(0, s.state->length() + i) = float(s.tokens[i]);
+      for (int i = 0; i < s.count; ++i) *rows.values<float>(0, s.state->length() + i) = float(s.tokens[i]);
       for (const PlacedRows& placed : s.placed)
         for (int i = 0; i < placed.count; ++i)
           if (placed.first + i >= s.state->length() && placed.first + i < s.state->length() + s.count)
-            *rows.row(0, placed.first + i) = placed.rows[i];
+            *rows.values<float>(0, placed.first + i) = placed.rows[i];
       for (int i = 0; i < s.count; ++i)
-        if (*rows.row(0, s.state->length() + i) == float(kPicture))
+        if (*rows.values<float>(0, s.state->length() + i) == float(kPicture))
           return error(Code::internal, "a picture without its rows");
-      for (int p = 0; p < s.state->length() + s.count; ++p) tokens.push_back(TokenId(*rows.row(0, p)));
+      for (int p = 0; p < s.state->length() + s.count; ++p)
+        tokens.push_back(TokenId(*rows.values<float>(0, p)));
       // The KDA state must agree with the pages.
       const bool empty = s.state->length() == 0;
       uint32_t hash[2] = {1, 7};

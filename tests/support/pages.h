@@ -35,8 +35,8 @@ class Pages {
     }
   }
 
-  PagedRows rows() { return {values_.data(), stride_, tables_.data(), max_pages_, dim_}; }
-  float* row(int s, int64_t p) { return rows().row(s, p); }
+  PagedRows rows() { return {values_.data(), stride_ * sizeof(float), tables_.data(), max_pages_, dim_}; }
+  float* row(int s, int64_t p) { return rows().values<float>(s, p); }
   const Values& values() const { return values_; }
   int length(int s) const { return lengths_[s]; }
   int sequences() const { return int(lengths_.size()); }
@@ -59,6 +59,41 @@ class Pages {
   Values values_;
   std::vector<int32_t> tables_;
 };
+
+// The same rows in a cache that keeps bf16; those of `pages` are rounded alike. Pages lie in the same order, at
+// multiples of 16 bytes.
+class NarrowPages {
+ public:
+  explicit NarrowPages(Pages& pages) : rows_(pages.rows()) {
+    int num_pages = 0;
+    for (int s = 0; s < pages.sequences(); ++s)
+      for (int i = 0; i < Pages::pages_of(pages.length(s)); ++i)
+        num_pages = std::max(num_pages, rows_.block_tables[s * rows_.max_pages + i] + 1);
+    rows_.page_stride = (size_t(kPageSize) * rows_.dim * sizeof(bf16) + 31) / 16 * 16;
+    rows_.format = CacheFormat::bf16;
+    values_.assign(rows_.page_stride / sizeof(bf16) * num_pages, bf16{0xffff});
+    rows_.pages = values_.data();
+    for (int s = 0; s < pages.sequences(); ++s)
+      for (int p = 0; p < pages.length(s); ++p)
+        for (int d = 0; d < rows_.dim; ++d) {
+          const bf16 value = to_bf16(pages.row(s, p)[d]);
+          rows_.values<bf16>(s, p)[d] = value;
+          pages.row(s, p)[d] = to_f32(value);
+        }
+  }
+  NarrowPages(const NarrowPages&) = delete;
+  NarrowPages& operator=(const NarrowPages&) = delete;
+
+  const PagedRows& rows() const { return rows_; }
+
+ private:
+  PagedRows rows_;
+  std::vector<bf16> values_;
+};
+// Rounds values to bf16 in place.
+inline void narrow(Values& values) {
+  for (float& value : values) value = to_f32(to_bf16(value));
+}
 
 // The same rows as one sequence of `pages`, in an address range so wide that products of page and stride pass
 // 2^31 and 2^32, in bytes and in floats; or, packed, with page numbers beyond 65535.
@@ -88,7 +123,7 @@ class FarPages {
   FarPages& operator=(const FarPages&) = delete;
 
   bool mapped() const { return values_ != nullptr; }
-  PagedRows rows() { return {values_, stride_, table_.data(), num_pages_, dim_}; }
+  PagedRows rows() { return {values_, stride_ * sizeof(float), table_.data(), num_pages_, dim_}; }
   // Where position p lies, in 64-bit arithmetic of its own.
   float* address(int64_t p) {
     return values_ + uint64_t(table_[size_t(p) / kPageSize]) * uint64_t(stride_) +

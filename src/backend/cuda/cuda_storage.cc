@@ -1,6 +1,7 @@
 #include "backend/cuda/cuda_storage.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -11,44 +12,15 @@
 #include "backend/signals.h"
 
 namespace dsa {
-namespace {
-
-constexpr int kCopyThreads = 8;                 // one thread does not read as fast as the bus writes
-constexpr size_t kCopyAlone = size_t(1) << 20;  // bytes that one thread copies sooner than several start
-
-// memcpy by several threads.
-void copy_host(char* to, const char* from, size_t bytes) {
-  const size_t threads = std::min<size_t>({bytes / kCopyAlone + 1, size_t(kCopyThreads),
-                                           std::max<size_t>(1, std::thread::hardware_concurrency())});
-  if (threads <= 1) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  const auto part = [&](size_t i) {
-    const size_t begin = bytes * i / threads, end = bytes * (i + 1) / threads;
-    std::memcpy(to + begin, from + begin, end - begin);
-  };
-  std::vector<std::thread> others;
-  others.reserve(threads - 1);
-  try {
-    const SignalsBlocked blocked;
-    while (others.size() + 1 < threads) others.emplace_back(part, others.size() + 1);
-  } catch (const std::exception&) {  // no more threads: this one copies what is left
-  }
-  for (size_t i = others.size() + 1; i < threads; ++i) part(i);
-  part(0);
-  for (std::thread& other : others) other.join();
-}
-
-}  // namespace
 
 CudaStorage::CudaStorage(int ordinal, cudaStream_t stream)
     : ordinal_(ordinal), stream_(stream), allocated_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
 CudaStorage::~CudaStorage() {
   const CudaScope scope(ordinal_);
-  for (cudaEvent_t event : copied_)
-    if (event != nullptr) cudaEventDestroy(event);
+  for (Lane& lane : lanes_)
+    for (cudaEvent_t event : lane.copied)
+      if (event != nullptr) cudaEventDestroy(event);
 }
 
 Result<Memory> CudaStorage::allocate(size_t bytes, const char* what) {
@@ -151,38 +123,162 @@ Status CudaStorage::finish() {
   return cuda_status(failure, "the device failed in a step");
 }
 
-Status CudaStorage::prepare_pieces() {
+Status CudaStorage::prepare(Lane& lane) {
   for (int i = 0; i < kPieces; ++i) {
-    if (!pieces_[i]) {
-      DSA_ASSIGN(pieces_[i], allocate_pinned(kPieceBytes, "copies to the device"));
+    if (!lane.pieces[i]) {
+      DSA_ASSIGN(lane.pieces[i], allocate_pinned(kPieceBytes, "copies to the device"));
     }
-    if (copied_[i] == nullptr)
-      if (const cudaError_t failure = cudaEventCreateWithFlags(&copied_[i], cudaEventDisableTiming);
+    if (lane.copied[i] == nullptr)
+      if (const cudaError_t failure = cudaEventCreateWithFlags(&lane.copied[i], cudaEventDisableTiming);
           failure != cudaSuccess)
         return cuda_status(failure, "copies to the device");
   }
   return Status::ok();
 }
 
+cudaError_t CudaStorage::write_piece(Lane& lane, std::span<const Write> writes) {
+  const int i = lane.next;
+  lane.next = (i + 1) % kPieces;
+  cudaError_t failure =
+      cudaEventSynchronize(lane.copied[i]);  // the copy before from this piece; at once if there is none
+  char* piece = static_cast<char*>(lane.pieces[i].get());
+  for (const Write& w : writes) {
+    std::memcpy(piece, w.from, w.bytes);
+    piece += w.bytes;
+  }
+  const std::lock_guard order(order_);
+  piece = static_cast<char*>(lane.pieces[i].get());
+  for (const Write& w : writes) {
+    if (failure == cudaSuccess)
+      failure = cudaMemcpyAsync(w.to, piece, w.bytes, cudaMemcpyHostToDevice, stream_);
+    piece += w.bytes;
+  }
+  return failure == cudaSuccess ? cudaEventRecord(lane.copied[i], stream_) : failure;
+}
+
 Status CudaStorage::write(void* to, const void* from, size_t bytes) {
   const CudaScope scope(ordinal_);
   const std::lock_guard lock(write_mutex_);
-  DSA_TRY(prepare_pieces());
+  DSA_TRY(prepare(lanes_[0]));
   for (size_t at = 0; at < bytes; at += kPieceBytes) {
-    const size_t n = std::min(kPieceBytes, bytes - at);
-    const int i = next_piece_;
-    next_piece_ = (i + 1) % kPieces;
-    cudaError_t failure =
-        cudaEventSynchronize(copied_[i]);  // the copy before from this piece; at once if there is none
-    if (failure == cudaSuccess) {
-      copy_host(static_cast<char*>(pieces_[i].get()), static_cast<const char*>(from) + at, n);
-      const std::lock_guard order(order_);
-      failure =
-          cudaMemcpyAsync(static_cast<char*>(to) + at, pieces_[i].get(), n, cudaMemcpyHostToDevice, stream_);
-      if (failure == cudaSuccess) failure = cudaEventRecord(copied_[i], stream_);
-    }
-    if (failure != cudaSuccess) return cuda_status(failure, "a copy to the device failed");
+    const Write piece{static_cast<char*>(to) + at, static_cast<const char*>(from) + at,
+                      std::min(kPieceBytes, bytes - at)};
+    if (const cudaError_t failure = write_piece(lanes_[0], {&piece, 1}); failure != cudaSuccess)
+      return cuda_status(failure, "a copy to the device failed");
   }
+  return Status::ok();
+}
+
+// Many writes, handed out piece by piece to threads: one does not read as fast as the bus writes. The thread that called
+// works too, and asks its caller whether to go on; the others wait for it before they get too far ahead.
+class CudaStorage::Upload {
+ public:
+  Upload(CudaStorage& storage, std::span<const Write> writes, const GoOn& go_on)
+      : storage_(storage), writes_(writes), go_on_(go_on) {}
+  ~Upload() { join(); }
+
+  void start(Lane& lane) {
+    try {
+      const SignalsBlocked blocked;
+      others_.emplace_back([this, &lane] {
+        const CudaScope scope(storage_.ordinal_);
+        work(lane, false);
+      });
+    } catch (const std::exception&) {  // no more threads: those that are there do it
+    }
+  }
+  cudaError_t run(Lane& lane) {
+    work(lane, true);
+    join();
+    return failure_;
+  }
+
+ private:
+  static constexpr size_t kBetween = kBytesBetween / 4;
+
+  void work(Lane& lane, bool asks) {
+    std::vector<Write> piece;
+    cudaError_t failure = cudaSuccess;
+    while (failure == cudaSuccess && (!asks || ask()) && take(piece, asks))
+      failure = storage_.write_piece(lane, piece);
+    if (failure != cudaSuccess) stop(failure);
+  }
+
+  bool ask() {
+    const uint64_t taken = taken_.load(std::memory_order_relaxed);
+    if (asked_ != kNever && taken - asked_ < kBetween) return true;
+    if (!go_on_(taken)) return false;
+    const std::lock_guard lock(mutex_);
+    asked_ = taken;
+    changed_.notify_all();
+    return true;
+  }
+
+  // The next writes that fit a piece; false: there is nothing more to do.
+  bool take(std::vector<Write>& piece, bool asks) {
+    piece.clear();
+    std::unique_lock lock(mutex_);
+    if (!asks)
+      changed_.wait(lock, [this] {
+        return stopped_ || next_ == writes_.size() ||
+               (asked_ != kNever && taken_ - asked_ < kBytesBetween - kBetween);
+      });
+    if (stopped_) return false;
+    size_t room = kPieceBytes;
+    while (room > 0 && next_ < writes_.size()) {
+      const Write& w = writes_[next_];
+      const size_t bytes = std::min(room, w.bytes - at_);
+      piece.push_back({static_cast<char*>(w.to) + at_, static_cast<const char*>(w.from) + at_, bytes});
+      room -= bytes;
+      at_ += bytes;
+      if (at_ < w.bytes) continue;
+      at_ = 0;
+      ++next_;
+    }
+    taken_ += kPieceBytes - room;
+    return !piece.empty();
+  }
+
+  void stop(cudaError_t failure) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ == cudaSuccess) failure_ = failure;
+    stopped_ = true;
+    changed_.notify_all();
+  }
+  // When the thread that asks has left, all is handed out or the rest is left out.
+  void join() {
+    stop(cudaSuccess);
+    for (std::thread& other : others_) other.join();
+    others_.clear();
+  }
+
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  CudaStorage& storage_;
+  const std::span<const Write> writes_;
+  const GoOn& go_on_;
+  std::vector<std::thread> others_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t next_ = 0, at_ = 0;         // of the writes; within that one
+  std::atomic<uint64_t> taken_ = 0;  // bytes handed out
+  uint64_t asked_ = kNever;          // of them when `go_on` was asked last
+  bool stopped_ = false;
+  cudaError_t failure_ = cudaSuccess;
+};
+
+Status CudaStorage::write_all(std::span<const Write> writes, const GoOn& go_on) {
+  const CudaScope scope(ordinal_);
+  const std::lock_guard lock(write_mutex_);
+  uint64_t bytes = 0;
+  for (const Write& w : writes) bytes += w.bytes;
+  const int lanes = int(std::min<uint64_t>({bytes / kPieceBytes + 1, uint64_t(kLanes),
+                                            std::max<uint64_t>(1, std::thread::hardware_concurrency())}));
+  for (int i = 0; i < lanes; ++i) DSA_TRY(prepare(lanes_[i]));
+  Upload upload(*this, writes, go_on);
+  for (int i = 1; i < lanes; ++i) upload.start(lanes_[i]);
+  if (const cudaError_t failure = upload.run(lanes_[0]); failure != cudaSuccess)
+    return cuda_status(failure, "a copy to the device failed");
   return Status::ok();
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <span>
 
 #include "backend/storage.h"
 #include "kernels/common/cuda_queue.h"
@@ -45,6 +46,7 @@ class CudaStorage final : public Storage {
   void clear(void* to, size_t bytes) override;
   Status finish() override;
   Status write(void* to, const void* from, size_t bytes) override;
+  Status write_all(std::span<const Write> writes, const GoOn& go_on) override;
   Status read(void* to, const void* from, size_t bytes) override;
 
   // Errors of its launches show in finish() too.
@@ -55,7 +57,19 @@ class CudaStorage final : public Storage {
  private:
   void note(cudaError_t error);  // keeps the first one until finish()
   Result<Memory> allocate_pinned(size_t bytes, const char* what);
-  Status prepare_pieces();
+
+  // Pinned pieces that take turns: one is filled while the other is on its way. A lane belongs to one thread.
+  static constexpr int kLanes = 16, kPieces = 2;
+  static constexpr size_t kPieceBytes = size_t(2) << 20;
+  struct Lane {
+    Memory pieces[kPieces];
+    cudaEvent_t copied[kPieces] = {};
+    int next = 0;
+  };
+  Status prepare(Lane& lane);
+  // Brings up to a piece of memory to the device through the next piece of the lane.
+  cudaError_t write_piece(Lane& lane, std::span<const Write> writes);
+  class Upload;
 
   const int ordinal_;
   const cudaStream_t stream_;
@@ -64,14 +78,8 @@ class CudaStorage final : public Storage {
   std::recursive_mutex order_;
   std::mutex mutex_;
   cudaError_t error_ = cudaSuccess;
-
-  // Pinned pieces that take turns under write().
-  static constexpr int kPieces = 2;
-  static constexpr size_t kPieceBytes = size_t(16) << 20;
   std::mutex write_mutex_;
-  Memory pieces_[kPieces];
-  cudaEvent_t copied_[kPieces] = {};
-  int next_piece_ = 0;
+  Lane lanes_[kLanes];
 };
 
 }  // namespace dsa

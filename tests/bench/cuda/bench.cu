@@ -1,4 +1,5 @@
-// tests/bench/cuda/bench.cu: dsa_bench_cuda, the operators of a GPU against what its memory and its multipliers can do.
+// tests/bench/cuda/bench.cu: dsa_bench_cuda, the operators of a GPU against what its memory and its multipliers can do;
+// `model` and `load` are commands of their own.
 //
 // Every figure is the median of several timings with CUDA events around a row of launches that go through different
 // data, so that caches hold nothing of the next one; launches overlap as they do in a step. The ceilings are measured
@@ -11,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/cuda/ceilings.cuh"
+#include "bench/cuda/load.h"
+#include "bench/cuda/model.h"
 #include "kernels/common/cuda.cuh"
 #include "kernels/cuda_kernels.h"
 #include "kernels/mxfp4_to_fp8/mxfp4_to_fp8.h"
@@ -118,29 +122,14 @@ struct Bench {
   }
 };
 
-__global__ void __launch_bounds__(1024) read_kernel(const uint4* data, size_t count, uint4* out) {
-  uint4 sum = {};
-  for (size_t i = blockIdx.x * size_t{1024} + threadIdx.x; i < count; i += size_t(gridDim.x) * 1024 * 4) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const size_t at = i + size_t(j) * gridDim.x * 1024;
-      if (at < count) {
-        const uint4 v = __ldcs(data + at);
-        sum.x ^= v.x, sum.y ^= v.y, sum.z ^= v.z, sum.w ^= v.w;
-      }
-    }
-  }
-  if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x12345678) *out = sum;
-}
-
 void ceilings(Bench& b) {
   Memory memory;
   const size_t bytes = size_t{4} << 30;
   uint8_t *from = memory.bytes(bytes, 0, 255), *to = memory.of<uint8_t>(bytes / 2);
   const int blocks = b.queue.device().multiprocessors * 2;
   double s = b.seconds(2, [&](int) {
-    read_kernel<<<blocks, 1024, 0, b.queue.stream()>>>(reinterpret_cast<uint4*>(from), bytes / 16,
-                                                       reinterpret_cast<uint4*>(to));
+    bench::read_kernel<<<blocks, 1024, 0, b.queue.stream()>>>(reinterpret_cast<uint4*>(from), bytes / 16,
+                                                              reinterpret_cast<uint4*>(to));
   });
   b.read = double(bytes) / s;
   s = b.seconds(2, [&](int) {
@@ -227,9 +216,83 @@ void mxfp4_decode(Bench& b, const char* name, int tokens, int experts, int top_k
   }
   const double s = b.seconds(sets * 2, [&](int i) {
     b.kernels.mxfp4_linear({x, groups[size_t(i % sets)], groups_each, nullptr, in_dim,
-                            int64_t(out_dim) * per_expert, rows, in_dim, out_dim, Route::fast},
+                            int64_t(out_dim) * per_expert, rows, in_dim, out_dim, Route::fast, tokens},
                            b.queue);
   });
+  b.report(name, s, double(bytes), b.read, kRead);
+}
+
+// The experts of one token at a time, both halves of the block.
+void experts(Bench& b, const char* name, int tokens, int top_k, int in_dim, int out_dim) {
+  Memory memory;
+  const size_t matrix = size_t(in_dim) * out_dim, bytes = size_t(tokens) * top_k * matrix * 17 / 32;
+  const int sets = int(std::max<size_t>(2, (size_t{400} << 20) / (3 * bytes))), pairs = tokens * top_k;
+  std::vector<ExpertMatrix> matrices[3];
+  std::vector<int32_t> ids;
+  for (int e = 0; e < sets * pairs; ++e) {
+    ids.push_back(e);
+    for (auto& of : matrices) {
+      ExpertMatrix m;
+      m.data = memory.bytes(matrix / 2, 0, 255), m.scales = memory.bytes(matrix / 32, 118, 126);
+      of.push_back(m);
+    }
+  }
+  const ExpertMatrix *gates = memory.copy(matrices[0]), *ups = memory.copy(matrices[1]),
+                     *downs = memory.copy(matrices[2]);
+  const int32_t* expert_ids = memory.copy(ids);
+  float *x = memory.floats(size_t(tokens) * in_dim), *gate = memory.floats(size_t(pairs) * out_dim),
+        *up = memory.floats(size_t(pairs) * out_dim), *weights = memory.floats(pairs),
+        *shared = memory.floats(size_t(tokens) * in_dim), *y = memory.floats(size_t(tokens) * in_dim);
+  const auto first = [&](int i) {
+    b.kernels.expert_up({x, expert_ids + i % sets * pairs, gates, ups, gate, up, in_dim, tokens, top_k,
+                         in_dim, out_dim, Route::fast},
+                        b.queue);
+  };
+  const auto second = [&](int i) {
+    b.kernels.expert_down({gate,
+                           up,
+                           {ActivationKind::swiglu},
+                           expert_ids + i % sets * pairs,
+                           weights,
+                           downs,
+                           shared,
+                           y,
+                           y,
+                           tokens,
+                           top_k,
+                           out_dim,
+                           in_dim,
+                           Route::fast},
+                          b.queue);
+  };
+  const std::string text = std::string("experts, ") + name;
+  b.report((text + ", up").c_str(), b.seconds(sets * 2, first), 2.0 * double(bytes), b.read, kRead);
+  b.report((text + ", down").c_str(), b.seconds(sets * 2, second), double(bytes), b.read, kRead);
+  b.report((text + ", both").c_str(), b.seconds(sets * 2, [&](int i) { first(i), second(i); }),
+           3.0 * double(bytes), b.read, kRead);
+}
+
+// Products that share a normed input.
+void linears(Bench& b, const char* name, int rows, int in_dim, const std::vector<int>& out_dims) {
+  Memory memory;
+  size_t bytes = 0;
+  for (const int out_dim : out_dims) bytes += size_t(in_dim) * out_dim * 2;
+  const int sets = int(std::max<size_t>(2, (size_t{400} << 20) / bytes));
+  LinearsArgs args = {};
+  args.rows = rows;
+  args.norm = memory.floats(in_dim), args.h = memory.of<float>(size_t(rows) * in_dim), args.eps = 1e-5f;
+  const float* x = memory.floats(size_t(rows) * in_dim);
+  std::vector<LinearsArgs> all;
+  for (int s = 0; s < sets; ++s) {
+    args.num_products = 0;
+    for (const int out_dim : out_dims)
+      args.products[args.num_products++] = {x,           memory.narrow(size_t(in_dim) * out_dim),
+                                            DType::bf16, memory.of<float>(size_t(rows) * out_dim),
+                                            in_dim,      out_dim,
+                                            in_dim,      out_dim};
+    all.push_back(args);
+  }
+  const double s = b.seconds(sets * 2, [&](int i) { b.kernels.linears(all[size_t(i % sets)], b.queue); });
   b.report(name, s, double(bytes), b.read, kRead);
 }
 
@@ -393,7 +456,8 @@ void linear_decode(Bench& b, const char* name, DType type, int rows, int in_dim,
   b.report(name, s, double(bytes), b.read, kRead);
 }
 
-void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim, int out_dim) {
+void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim, int out_dim,
+                    Route route = Route::fast) {
   Memory memory;
   const size_t matrix = size_t(in_dim) * out_dim;
   void* weights =
@@ -402,12 +466,35 @@ void linear_prefill(Bench& b, const char* name, DType type, int rows, int in_dim
   const float* x = memory.floats(size_t(rows) * in_dim);
   float* y = memory.of<float>(size_t(rows) * out_dim);
   const double s = b.seconds(2, [&](int) {
-    b.kernels.linear({x, weights, type, y, in_dim, out_dim, rows, in_dim, out_dim, scales}, b.queue);
+    b.kernels.linear({x, weights, type, y, in_dim, out_dim, rows, in_dim, out_dim, scales, route}, b.queue);
   });
   b.report_rate(name, s, 2.0 * rows * double(matrix), b.bf16_rate, "cuBLASLt bf16");
 }
 
-void kda(Bench& b, const char* name, int sequences, int rows, int heads) {
+void head_linear(Bench& b, const char* name, DType type, int tokens, int heads, int in_dim, int out_dim) {
+  Memory memory;
+  const size_t weights = size_t(heads) * in_dim * out_dim;
+  const HeadLinearArgs args{
+      memory.floats(size_t(tokens) * heads * in_dim),
+      type == DType::bf16 ? static_cast<void*>(memory.narrow(weights)) : memory.floats(weights),
+      type,
+      memory.of<float>(size_t(tokens) * heads * out_dim),
+      int64_t(heads) * in_dim,
+      in_dim,
+      int64_t(heads) * out_dim,
+      out_dim,
+      int64_t(in_dim) * out_dim,
+      tokens,
+      heads,
+      in_dim,
+      out_dim,
+      true,
+      Route::fast};
+  const double s = b.seconds(2, [&](int) { b.kernels.head_linear(args, b.queue); });
+  b.report_rate(name, s, 2.0 * tokens * double(weights), b.bf16_rate, "cuBLASLt bf16");
+}
+
+void kda(Bench& b, const char* name, int sequences, int rows, int heads, Route route = Route::fast) {
   Memory memory;
   const int dim = 128;
   const size_t state = size_t(heads) * dim * dim, tokens = size_t(sequences) * rows;
@@ -428,85 +515,212 @@ void kda(Bench& b, const char* name, int sequences, int rows, int heads) {
   const int64_t stride = int64_t(heads) * dim;
   const double s = b.seconds(sets, [&](int i) {
     (rows == 1 ? b.kernels.kda_step : b.kernels.kda_chunk)(
-        {q, k, v, g, beta, o, lists[size_t(i)], stride, stride, stride, sequences, heads, dim, dim}, b.queue);
+        {q, k, v, g, beta, o, lists[size_t(i)], stride, stride, stride, sequences, heads, dim, dim,
+         sequences * rows, route},
+        b.queue);
   });
   b.report(name, s, 2.0 * sequences * double(state) * 4 + 5.0 * double(tokens) * heads * dim * 4, b.copy,
            kCopy);
 }
 
+void vision_attention(Bench& b, const char* name, int patches, int heads, int dim, Route route) {
+  Memory memory;
+  const int64_t head = int64_t(patches) * dim;
+  const std::vector<VisionAttentionRun> runs = {{0, 0, patches, patches}};
+  const VisionAttentionArgs args{memory.floats(size_t(heads * head)),
+                                 memory.floats(size_t(heads * head)),
+                                 memory.floats(size_t(heads * head)),
+                                 memory.copy(runs),
+                                 memory.of<float>(size_t(heads * head)),
+                                 dim,
+                                 head,
+                                 dim,
+                                 head,
+                                 int64_t(heads) * dim,
+                                 dim,
+                                 1,
+                                 heads,
+                                 dim,
+                                 0.09f,
+                                 route};
+  const double s = b.seconds(2, [&](int) { b.kernels.vision_attention(args, b.queue); });
+  b.report_rate(name, s, 4.0 * double(patches) * patches * heads * dim, b.bf16_rate, "cuBLASLt bf16");
+}
+
+// The step with what stands around it.
+void kda_decode(Bench& b, const char* name, int sequences, int heads) {
+  Memory memory;
+  const int dim = 128, width = 4;
+  const size_t state = size_t(heads) * dim * dim, channels = size_t(heads) * dim;
+  const int sets = int(std::max<size_t>(2, (size_t{400} << 20) / (2 * sequences * state * 4)));
+  std::vector<KdaDecodeArgs> all;
+  for (int s = 0; s < sets; ++s) {
+    std::vector<KdaSequence> states;
+    std::vector<ShortConvSequence> convs;
+    float *from = memory.floats(sequences * state), *to = memory.of<float>(sequences * state),
+          *conv = memory.floats(2 * sequences * 9 * channels);
+    for (int i = 0; i < sequences; ++i) {
+      states.push_back({i, 1, from + i * state, to + i * state});
+      convs.push_back({i, 1, conv + i * 18 * channels, conv + (i * 18 + 9) * channels});
+    }
+    all.push_back({memory.floats(sequences * 3 * channels), memory.floats(3 * channels * width),
+                   memory.floats(sequences * channels), memory.floats(size_t(sequences) * heads),
+                   memory.floats(heads), memory.floats(channels), memory.floats(sequences * channels),
+                   memory.floats(dim), memory.copy(convs), memory.copy(states),
+                   memory.of<float>(sequences * channels), int64_t(3 * channels), sequences, heads, dim,
+                   width, 0.f, 1e-5f});
+  }
+  const double s = b.seconds(sets, [&](int i) { b.kernels.kda_decode(all[size_t(i)], b.queue); });
+  b.report(name, s, 2.0 * sequences * double(state) * 4, b.copy, kCopy);
+}
+
 // Sequences of `context` positions in pages of their own.
-PagedRows paged(Memory& memory, int sequences, int context, int dim) {
+PagedRows paged(Memory& memory, int sequences, int context, int dim, CacheFormat format) {
   const int pages = (context + kPageSize - 1) / kPageSize;
   std::vector<int32_t> tables(size_t(sequences) * pages);
   for (size_t i = 0; i < tables.size(); ++i) tables[i] = int32_t(i);
   std::shuffle(tables.begin(), tables.end(), std::mt19937(2));
   const size_t page = size_t(kPageSize) * dim;
-  return {memory.floats(tables.size() * page), page, memory.copy(tables), pages, dim};
+  void* rows = format == CacheFormat::bf16 ? static_cast<void*>(memory.narrow(tables.size() * page))
+                                           : memory.floats(tables.size() * page);
+  return {rows, page * cache_value_bytes(format), memory.copy(tables), pages, dim, kPageSize, format};
 }
 
-void index_scores(Bench& b, const char* name, int sequences, int context, int heads) {
+// Decode steps: one token of each of `sequences`. Launches go round enough sequences that no cache holds them.
+void index_scores(Bench& b, const char* name, CacheFormat format, int sequences, int context, int heads) {
+  Memory memory;
+  const int dim = 128, sets = std::max(1, (1 << 20) / (sequences * context)), all = sets * sequences;
+  const PagedRows k = paged(memory, all, context, dim, format);
+  std::vector<int32_t> visible(size_t(all), context), sequence_of;
+  for (int i = 0; i < all; ++i) sequence_of.push_back(i);
+  float *q = memory.floats(size_t(all) * heads * dim), *weights = memory.floats(size_t(all) * heads),
+        *scores = memory.of<float>(size_t(all) * context);
+  const int32_t *of = memory.copy(sequence_of), *seen = memory.copy(visible);
+  const double s = b.seconds(std::max(sets, 4), [&](int i) {
+    const int64_t first = int64_t(i % sets) * sequences;
+    b.kernels.index_scores({q + first * heads * dim, weights + first * heads, of + first, seen + first, k,
+                            scores + first * context, context, sequences, heads, dim, context, Route::fast},
+                           b.queue);
+  });
+  const double key_bytes = double(dim) * double(cache_value_bytes(format));
+  b.report(name, s, double(sequences) * (context * (key_bytes + 4) + heads * (dim + 1) * 4), b.read, kRead);
+}
+
+void gqa_prefill(Bench& b, const char* name, int tokens, int heads, int kv_heads, int dim, int window) {
+  Memory memory;
+  const PagedRows k = paged(memory, 1, tokens, kv_heads * dim, CacheFormat::f32),
+                  v = paged(memory, 1, tokens, kv_heads * dim, CacheFormat::f32);
+  std::vector<int32_t> visible, sequence_of(size_t(tokens), 0);
+  double seen = 0;
+  for (int t = 0; t < tokens; ++t) {
+    visible.push_back(t + 1);
+    seen += window > 0 ? std::min(t + 1, window) : t + 1;
+  }
+  const size_t values = size_t(tokens) * heads * dim;
+  const GqaAttentionArgs args{memory.floats(values),
+                              memory.copy(sequence_of),
+                              memory.copy(visible),
+                              k,
+                              v,
+                              memory.floats(size_t(heads)),
+                              memory.of<float>(values),
+                              tokens,
+                              heads,
+                              kv_heads,
+                              dim,
+                              window,
+                              0.125f,
+                              Route::fast,
+                              1};
+  const double s = b.seconds(2, [&](int) { b.kernels.gqa_attention(args, b.queue); });
+  b.report_rate(name, s, 4.0 * seen * heads * dim, b.bf16_rate, "cuBLASLt bf16");
+}
+
+// Rows of a prompt of one sequence, the last ones of `context` positions.
+void index_prefill(Bench& b, const char* name, int rows, int context, int heads) {
   Memory memory;
   const int dim = 128;
-  const PagedRows k = paged(memory, sequences, context, dim);
-  std::vector<int32_t> visible(size_t(sequences), context), sequence_of;
-  for (int i = 0; i < sequences; ++i) sequence_of.push_back(i);
-  float* scores = memory.of<float>(size_t(sequences) * context);
-  const IndexScoresArgs args{memory.floats(size_t(sequences) * heads * dim),
-                             memory.floats(size_t(sequences) * heads),
-                             memory.copy(sequence_of),
+  const PagedRows k = paged(memory, 1, context, dim, CacheFormat::bf16);
+  std::vector<int32_t> visible;
+  for (int i = 0; i < rows; ++i) visible.push_back(context - rows + i + 1);
+  const IndexScoresArgs args{memory.floats(size_t(rows) * heads * dim),
+                             memory.floats(size_t(rows) * heads),
+                             memory.copy(std::vector<int32_t>(size_t(rows), 0)),
                              memory.copy(visible),
                              k,
-                             scores,
+                             memory.of<float>(size_t(rows) * context),
                              context,
-                             sequences,
+                             rows,
                              heads,
                              dim,
-                             context};
-  const double s = b.seconds(2, [&](int) { b.kernels.index_scores(args, b.queue); });
-  b.report(name, s, double(sequences) * context * (dim + 1) * 4, b.read, kRead);
-  auto* selected = memory.of<int32_t>(size_t(sequences) * 2048);
-  const double t = b.seconds(2, [&](int) {
-    b.kernels.top_k({scores, args.visible, selected, context, sequences, 2048}, b.queue);
-  });
-  b.report((std::string(name) + ", top 2048").c_str(), t, double(sequences) * context * 4, b.read, kRead);
+                             context,
+                             Route::fast};
+  const double s = b.seconds(1, [&](int) { b.kernels.index_scores(args, b.queue); });
+  b.report_rate(name, s, 2.0 * rows * (context - rows / 2.0) * heads * dim, b.bf16_rate,
+                "bf16 rate of cuBLASLt");
 }
 
-void sparse_decode(Bench& b, const char* name, int sequences, int heads, int context, int top_k) {
+void top_k(Bench& b, const char* name, int tokens, int context) {
   Memory memory;
-  const int latent = 512, rope = 64;
-  const PagedRows latents = paged(memory, sequences, context, latent + rope);
-  std::vector<int32_t> visible(size_t(sequences), context), sequence_of, selected;
+  const int sets = std::max(1, (1 << 24) / (tokens * context)), all = sets * tokens;
+  const float* scores = memory.floats(size_t(all) * context);
+  const int32_t* visible = memory.copy(std::vector<int32_t>(size_t(all), context));
+  auto* selected = memory.of<int32_t>(size_t(all) * 2048);
+  const double s = b.seconds(std::max(sets, 4), [&](int i) {
+    const int64_t first = int64_t(i % sets) * tokens;
+    b.kernels.top_k(
+        {scores + first * context, visible + first, selected + first * 2048, context, tokens, 2048}, b.queue);
+  });
+  b.report(name, s, double(tokens) * context * 4, b.read, kRead);
+}
+
+// `tokens` tokens that select `top_k` of `context` positions each; of one sequence each, or all of one.
+void sparse_attention(Bench& b, const char* name, CacheFormat format, int tokens, int heads, int context,
+                      int top_k, bool prefill = false) {
+  Memory memory;
+  const int latent = 512, rope = 64, dim = latent + rope;
+  const int sets = prefill ? 1 : std::max(1, 64 / tokens), all = sets * tokens, sequences = prefill ? 1 : all;
+  const PagedRows latents = paged(memory, sequences, context, dim, format);
+  std::vector<int32_t> sequence_of, selected;
   std::mt19937 random(3);
-  for (int i = 0; i < sequences; ++i) {
-    sequence_of.push_back(i);
-    std::vector<int32_t> all(size_t(context), 0);
-    for (int p = 0; p < context; ++p) all[size_t(p)] = p;
-    std::shuffle(all.begin(), all.end(), random);
-    std::sort(all.begin(), all.begin() + top_k);
-    selected.insert(selected.end(), all.begin(), all.begin() + top_k);
+  std::vector<int32_t> positions(size_t(context), 0);
+  for (int p = 0; p < context; ++p) positions[size_t(p)] = p;
+  for (int i = 0; i < all; ++i) {
+    sequence_of.push_back(prefill ? 0 : i);
+    if (i < 256) {
+      std::shuffle(positions.begin(), positions.end(), random);
+      std::sort(positions.begin(), positions.begin() + top_k);
+    }
+    selected.insert(selected.end(), positions.begin(), positions.begin() + top_k);
   }
-  const SparseAttentionArgs args{memory.floats(size_t(sequences) * heads * latent),
-                                 memory.floats(size_t(sequences) * heads * rope),
-                                 memory.copy(sequence_of),
-                                 memory.copy(visible),
-                                 memory.copy(selected),
-                                 latents,
-                                 memory.of<float>(size_t(sequences) * heads * latent),
-                                 int64_t(heads) * rope,
-                                 rope,
-                                 sequences,
-                                 heads,
-                                 latent,
-                                 rope,
-                                 top_k,
-                                 0.05f};
-  const double s = b.seconds(2, [&](int) { b.kernels.sparse_attention(args, b.queue); });
-  b.report(name, s, double(sequences) * top_k * (latent + rope) * 4, b.read, kRead);
+  const float *q = memory.floats(size_t(all) * heads * latent),
+              *q_rope = memory.floats(size_t(all) * heads * rope);
+  float* o = memory.of<float>(size_t(all) * heads * latent);
+  const int32_t *of = memory.copy(sequence_of), *lists = memory.copy(selected),
+                *seen = memory.copy(std::vector<int32_t>(size_t(all), context));
+  const double s = b.seconds(std::max(sets, 4), [&](int i) {
+    const int64_t first = int64_t(i % sets) * tokens;
+    b.kernels.sparse_attention(
+        {q + first * heads * latent, q_rope + first * heads * rope, of + first, seen + first,
+         lists + first * top_k, latents, o + first * heads * latent, int64_t(heads) * rope, rope, tokens,
+         heads, latent, rope, top_k, 0.05f, Route::fast},
+        b.queue);
+  });
+  if (prefill)
+    b.report_rate(name, s, 2.0 * tokens * heads * top_k * (dim + latent), b.bf16_rate,
+                  "bf16 rate of cuBLASLt");
+  else
+    b.report(name, s,
+             double(tokens) *
+                 (top_k * double(dim) * double(cache_value_bytes(format)) + heads * (dim + latent) * 4.0),
+             b.read, kRead);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "model") == 0) return bench::cuda_model_bench(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "load") == 0) return bench::cuda_load_bench(argc - 2, argv + 2);
   CudaDevice device;
   const cudaError_t error = read_cuda_device(0, device);
   if (error != cudaSuccess) return printf("no GPU: %s\n", cudaGetErrorString(error)), 77;
@@ -543,30 +757,83 @@ int main(int argc, char** argv) {
     mxfp4_decode(b, "mxfp4 w13, gpt-oss-20b, 1 token, 4 experts", 1, 32, 4, 2880, 5760, 1);
     mxfp4_decode(b, "mxfp4 w13, kimi-linear, 1 token, 8 experts", 1, 256, 8, 2304, 1024, 2);
   }
+  if (wanted("experts")) {
+    experts(b, "V3.2, 1 token", 1, 8, 7168, 2048);
+    experts(b, "V3.2, 4 tokens", 4, 8, 7168, 2048);
+    experts(b, "kimi-linear, 1 token", 1, 8, 2304, 1024);
+  }
   if (wanted("linear")) {
+    linears(b, "norm and linears, 1 row, 2304 -> 12576", 1, 2304, {4096, 4096, 4096, 128, 128, 32});
+    linears(b, "norm and linears, 1 row, 2304 -> 2304", 1, 2304, {256, 1024, 1024});
+    linears(b, "norm and linears, 8 rows, 2304 -> 12576", 8, 2304, {4096, 4096, 4096, 128, 128, 32});
+    linear_decode(b, "linear bf16, 1 row, 4096 -> 2304", DType::bf16, 1, 4096, 2304);
+    linear_decode(b, "linear bf16, 1 row, 2304 -> 163840", DType::bf16, 1, 2304, 163840);
     for (const DType type : {DType::bf16, DType::f8_e4m3}) {
       const std::string format = type == DType::bf16 ? "bf16" : "FP8";
       linear_decode(b, ("linear " + format + ", 1 row, 7168 -> 16384").c_str(), type, 1, 7168, 16384);
       linear_decode(b, ("linear " + format + ", 8 rows, 7168 -> 16384").c_str(), type, 8, 7168, 16384);
       linear_decode(b, ("linear " + format + ", 1 row, 2304 -> 4096").c_str(), type, 1, 2304, 4096);
       linear_decode(b, ("linear " + format + ", 1 row, 7168 -> 2112").c_str(), type, 1, 7168, 2112);
-      linear_prefill(b, ("linear " + format + ", 2048 rows, 7168 -> 4096").c_str(), type, 2048, 7168, 4096);
+      for (const int rows : {64, 256, 2048, 8192})
+        linear_prefill(b, ("linear " + format + ", " + std::to_string(rows) + " rows, 7168 -> 4096").c_str(),
+                       type, rows, 7168, 4096);
+      linear_prefill(b, ("linear " + format + ", 256 rows, 7168 -> 4096, exact").c_str(), type, 256, 7168,
+                     4096, Route::exact);
     }
+    head_linear(b, "head linear bf16, 4096 tokens, 128 x (128 -> 512)", DType::bf16, 4096, 128, 128, 512);
+    head_linear(b, "head linear bf16, 64 tokens, 128 x (128 -> 512)", DType::bf16, 64, 128, 128, 512);
+    head_linear(b, "head linear f32, 4096 tokens, 128 x (128 -> 512)", DType::f32, 4096, 128, 128, 512);
     linear_decode(b, "linear f32, 1 row, 7168 -> 256", DType::f32, 1, 7168, 256);
   }
   if (wanted("kda")) {
     kda(b, "kda step, 32 heads, batch 1", 1, 1, 32);
     kda(b, "kda step, 32 heads, batch 32", 32, 1, 32);
     kda(b, "kda step, 96 heads, batch 32", 32, 1, 96);
+    kda_decode(b, "kda decode, 32 heads, batch 1", 1, 32);
+    kda_decode(b, "kda decode, 32 heads, batch 32", 32, 32);
+    kda_decode(b, "kda decode, 96 heads, batch 32", 32, 96);
     kda(b, "kda chunk, 32 heads, 4096 tokens", 1, 4096, 32);
+    kda(b, "kda chunk, 32 heads, 8192 tokens", 1, 8192, 32);
+    kda(b, "kda chunk, 32 heads, 8192 tokens, exact", 1, 8192, 32, Route::exact);
+    kda(b, "kda chunk, 32 heads, 8 x 1024 tokens", 8, 1024, 32);
+    kda(b, "kda chunk, 96 heads, 8192 tokens", 1, 8192, 96);
+  }
+  if (wanted("vision")) {
+    vision_attention(b, "vision attention, 12 x 128, 4096 patches", 4096, 12, 128, Route::fast);
+    vision_attention(b, "vision attention, 16 x 72, 4096 patches", 4096, 16, 72, Route::fast);
+    vision_attention(b, "vision attention, 12 x 128, 1024 patches", 1024, 12, 128, Route::fast);
+    vision_attention(b, "vision attention, 12 x 128, 4096 patches, exact", 4096, 12, 128, Route::exact);
+  }
+  if (wanted("gqa")) {
+    gqa_prefill(b, "gqa prefill, 64/8 heads x 64, 8192 tokens", 8192, 64, 8, 64, 0);
+    gqa_prefill(b, "gqa prefill, 64/8 heads x 64, 8192 tokens, window 128", 8192, 64, 8, 64, 128);
   }
   if (wanted("sparse")) {
-    sparse_decode(b, "sparse decode, 64 heads, batch 64, top 2048", 64, 64, 8192, 2048);
-    sparse_decode(b, "sparse decode, 64 heads, batch 1, top 2048", 1, 64, 8192, 2048);
+    const CacheFormat f32 = CacheFormat::f32, bf16 = CacheFormat::bf16;
+    sparse_attention(b, "sparse decode bf16, 64 heads, batch 64, top 2048", bf16, 64, 64, 8192, 2048);
+    sparse_attention(b, "sparse decode bf16, 64 heads, batch 1, top 2048", bf16, 1, 64, 8192, 2048);
+    sparse_attention(b, "sparse decode bf16, 16 heads, batch 32, top 2048", bf16, 32, 16, 8192, 2048);
+    sparse_attention(b, "sparse decode bf16, 128 heads, batch 32, top 2048", bf16, 32, 128, 8192, 2048);
+    sparse_attention(b, "sparse decode f32, 64 heads, batch 64, top 2048", f32, 64, 64, 8192, 2048);
+    sparse_attention(b, "sparse decode f32, 64 heads, batch 1, top 2048", f32, 1, 64, 8192, 2048);
+    sparse_attention(b, "sparse prefill bf16, 64 heads, 2048 x 2048", bf16, 2048, 64, 65536, 2048, true);
+    sparse_attention(b, "sparse prefill bf16, 128 heads, 2048 x 2048", bf16, 2048, 128, 65536, 2048, true);
   }
   if (wanted("index")) {
-    index_scores(b, "index scores, 64 heads, 64 x 65536", 64, 65536, 64);
-    index_scores(b, "index scores, 64 heads, 1 x 131072", 1, 131072, 64);
+    const CacheFormat f32 = CacheFormat::f32, bf16 = CacheFormat::bf16;
+    index_scores(b, "index scores bf16, 64 heads, 64 x 65536", bf16, 64, 65536, 64);
+    index_scores(b, "index scores bf16, 64 heads, 1 x 131072", bf16, 1, 131072, 64);
+    index_scores(b, "index scores bf16, 32 heads, 64 x 65536", bf16, 64, 65536, 32);
+    index_scores(b, "index scores f32, 64 heads, 64 x 65536", f32, 64, 65536, 64);
+    index_prefill(b, "index prefill bf16, 64 heads, 2048 x 65536", 2048, 65536, 64);
+    index_prefill(b, "index prefill bf16, 32 heads, 2048 x 65536", 2048, 65536, 32);
+  }
+  if (wanted("top")) {
+    top_k(b, "top 2048 of 64 x 65536", 64, 65536);
+    top_k(b, "top 2048 of 64 x 131072", 64, 131072);
+    top_k(b, "top 2048 of 1 x 8192", 1, 8192);
+    top_k(b, "top 2048 of 1 x 131072", 1, 131072);
+    top_k(b, "top 2048 of 1024 x 65536", 1024, 65536);
   }
   return 0;
 }

@@ -17,7 +17,9 @@ inline float bf16_half(uint32_t pair, int half) {
   return bits_to_f32(half ? pair & 0xffff0000u : pair << 16);
 }
 
-inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+// c += a b, 16 x 16 times 16 x 8, of pairs whose halves `half_of` reads.
+template <class Half>
+void emulated_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const Half& half_of) {
   struct Fragments {
     const uint32_t *a, *b;
   };
@@ -33,13 +35,41 @@ inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     for (int k = 0; k < 16; ++k) {
       const uint32_t of_a = all[4 * group + k % 8 / 2].a[k / 8 * 2 + row_half],
                      of_b = all[4 * column + k % 8 / 2].b[k / 8];
-      sum += double(bf16_half(of_a, k % 2)) * bf16_half(of_b, k % 2);
+      sum += double(half_of(of_a, k % 2)) * half_of(of_b, k % 2);
     }
     result[i] = float(sum);
   }
   emulated::exchange(0);  // nobody leaves while others read its registers
   for (int i = 0; i < 4; ++i) c[i] = result[i];
 }
+inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  emulated_mma(c, a, b, bf16_half);
+}
+
+inline float f16_half(uint32_t pair, int half) {
+  const uint32_t bits = half ? pair >> 16 : pair & 0xffff, exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float magnitude = exponent == 31  ? (fraction ? NAN : INFINITY)
+                          : exponent == 0 ? std::ldexp(float(fraction), -24)
+                                          : std::ldexp(float(fraction + 1024), int(exponent) - 25);
+  return bits >> 15 ? -magnitude : magnitude;
+}
+inline void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const uint32_t b[2] = {b0, b1};
+  emulated_mma(c, a, b, f16_half);
+}
+// To nearest, ties to even.
+inline uint32_t f32_to_f16_bits(float x) {
+  const uint32_t sign = f32_to_bits(x) >> 16 & 0x8000;
+  const float magnitude = std::fabs(x);
+  if (!(magnitude < 65520)) return sign | (magnitude != magnitude ? 0x7e00 : 0x7c00);
+  if (magnitude < 0x1p-14f) return sign | uint32_t(std::nearbyint(magnitude * 0x1p24f));
+  const uint32_t bits = f32_to_bits(magnitude);
+  return sign | (((bits + 0xfff + (bits >> 13 & 1)) >> 13) - (112u << 10));
+}
+inline uint32_t round_to_f16x2(float low, float high) {
+  return f32_to_f16_bits(low) | f32_to_f16_bits(high) << 16;
+}
+inline float power_of_two(float x) { return std::exp2(x); }
 
 inline uint32_t round_to_bf16x2(float low, float high) {
   return to_bf16(low).bits | uint32_t(to_bf16(high).bits) << 16;
@@ -48,8 +78,8 @@ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   return round_to_bf16x2(bf16_half(a, 0) * bf16_half(b, 0), bf16_half(a, 1) * bf16_half(b, 1));
 }
 
-inline uint32_t round_to_e4m3x2(float low, float high) {
-  return f32_to_e4m3(low) | uint32_t(f32_to_e4m3(high)) << 8;
+inline uint32_t round_to_e4m3x4(float a, float b, float c, float d) {
+  return f32_to_e4m3(a) | f32_to_e4m3(b) << 8 | f32_to_e4m3(c) << 16 | uint32_t(f32_to_e4m3(d)) << 24;
 }
 
 inline void copy_async(void* shared, const void* global, bool exists) {

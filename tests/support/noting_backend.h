@@ -1,4 +1,4 @@
-// support/timed_backend.h: a backend that notes which operators are called, and how long each takes.
+// support/noting_backend.h: a backend that notes which operators are called, and how long each takes.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@ namespace dsa::test {
 inline std::map<std::string, double> operator_times;
 
 // The kernels of the CPU, on a backend of the CPU.
-class TimedBackend final : public Backend {
+class NotingBackend final : public Backend {
  public:
-  explicit TimedBackend(Backend& backend) : backend_(backend) {
+  explicit NotingBackend(Backend& backend) : backend_(backend) {
 #define DSA_TIME_KERNEL(name, Args)                                                      \
   table_.name = [](const Args& args, Queue& queue) {                                     \
     const auto begin = std::chrono::steady_clock::now();                                 \

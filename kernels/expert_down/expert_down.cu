@@ -1,0 +1,69 @@
+// kernels/expert_down/expert_down.cu: a block takes 16 outputs through all experts of a token; see common/few_rows.cuh.
+#include <algorithm>
+
+#include "base/status.h"
+#include "kernels/activation/activation.cuh"
+#include "kernels/common/few_rows.cuh"
+#include "kernels/expert_down/expert_down.h"
+
+namespace dsa {
+namespace {
+
+// Grid (some blocks, tokens). Reads each matrix of a token once. Thread o of a block adds up output o of a tile.
+template <int kPiecesX>
+__global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
+    expert_down_kernel(const __grid_constant__ ExpertDownArgs a) {
+  begin_kernel();
+  const int64_t t = blockIdx.y;
+  const int tiles = (a.out_dim + 15) / 16,
+            mine = (tiles - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+  const auto locate = [&](int i) {  // tile after tile, in each of them slot after slot
+    const int slot = i % a.top_k, tile = int(blockIdx.x) + i / a.top_k * int(gridDim.x);
+    const ExpertMatrix& m = a.downs[a.expert_ids[t * a.top_k + slot]];
+    return FewRowsTile<Mxfp4Weights>{
+        {static_cast<const uint8_t*>(m.data), m.scales, a.in_dim}, tile * 16, a.out_dim, slot};
+  };
+  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1,
+                                                            kProductWarps, mine * a.top_k, 0, 1, locate);
+  product.start();
+  for (int slot = 0; slot < a.top_k; ++slot) {
+    const float *gate = a.gate + (t * a.top_k + slot) * a.in_dim,
+                *up = a.up + (t * a.top_k + slot) * a.in_dim;
+    keep_row<Mxfp4Weights, kPiecesX>(product.kept(slot), a.in_dim, [&](int k, float(&value)[8]) {
+      float other[8];
+      read_octet(gate, k, value);
+      read_octet(up, k, other);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) value[j] = activate(a.form, value[j], other[j]);
+    });
+  }
+  __syncthreads();
+  float y = 0;
+  product.run([&](const auto&, int i, int, int o, float sum) {
+    const int slot = i % a.top_k;
+    y = (slot == 0 ? 0 : y) + a.expert_weights[t * a.top_k + slot] * sum;
+    if (slot + 1 < a.top_k) return;
+    const int64_t at = t * a.out_dim + o;
+    if (a.shared) y += a.shared[at];
+    a.y[at] = a.addend ? a.addend[at] + y : y;
+  });
+}
+
+template <int kPiecesX>
+void product(const ExpertDownArgs& a, Queue& queue) {
+  const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
+  const size_t shared = few_rows_bytes<Mxfp4Weights, kPiecesX>(1, a.top_k, a.in_dim);
+  DSA_ASSERT(shared <= device.shared_bytes_max);
+  const int64_t blocks = ceil_div(3 * device.multiprocessors, a.tokens);
+  launch(queue, dim3(unsigned(std::min(ceil_div(a.out_dim, 16), blocks)), unsigned(a.tokens)),
+         kProductWarps * kWarp, shared, expert_down_kernel<kPiecesX>, a);
+}
+
+}  // namespace
+
+void cuda::expert_down(const ExpertDownArgs& a, Queue& queue) {
+  if (a.tokens == 0) return;
+  a.route == Route::exact ? product<3>(a, queue) : product<1>(a, queue);
+}
+
+}  // namespace dsa

@@ -1,0 +1,175 @@
+// kernels/top_k/top_k_sm90.cu: a cluster of blocks a row, a stretch of it each, whose keys stay in shared memory.
+//
+// The digits of the smallest key that is kept are found from the top: each block counts its keys, and all add the counts
+// of all. Then each knows how many positions the blocks before it keep, and writes its own in their order.
+#include "kernels/common/cluster_sm90.cuh"
+#include "kernels/top_k/top_k.h"
+
+namespace dsa {
+namespace {
+
+constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
+constexpr int kBins = 2048, kDigits = 3;  // digits of 11, 11 and 10 bits
+constexpr int kFewRows = 64, kBlocksOfFew = 8, kBlocksOfMany = 2;
+constexpr size_t kKeysBytesMax = 160 * 1024;  // of a block; longer stretches are read again from the scores
+
+struct Shared {
+  int counts[kDigits][kBins];
+  int sums[kWarps];
+  int2 kept[kWarps];  // keys above the smallest, and equal to it; of the warps below this one
+  int2 block_kept;    // of the block
+  uint32_t found_digit;
+  int found_above;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// Rises with the score; NaN is below every number, and the zeros are equal.
+__device__ uint32_t key_of(float score) {
+  if (score != score) return 0;
+  const uint32_t bits = f32_to_bits(score + 0.f);  // -0 + 0 is +0
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ int shift_of(int digit) { return digit == 0 ? 21 : digit == 1 ? 10 : 0; }
+
+// The sum over the threads below this one.
+__device__ int sum_below(int count, int* sums) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  int sum = count;
+  for (int lanes = 1; lanes < kWarp; lanes *= 2) {
+    const int below = __shfl_up_sync(kAllLanes, sum, lanes);
+    if (lane >= lanes) sum += below;
+  }
+  if (lane == kWarp - 1) sums[warp] = sum;
+  __syncthreads();
+  int before = sums[lane];
+  for (int lanes = 1; lanes < kWarp; lanes *= 2) {
+    const int below = __shfl_up_sync(kAllLanes, before, lanes);
+    if (lane >= lanes) before += below;
+  }
+  const int below_warp = __shfl_sync(kAllLanes, before, max(warp - 1, 0));
+  return sum - count + (warp > 0 ? below_warp : 0);
+}
+#endif
+
+// Grid (blocks * tokens) in clusters of `blocks`. Reads scores once if the keys of a block, at most `room`, fit.
+__global__ void __launch_bounds__(kThreads, 1)
+    top_k_kernel(const __grid_constant__ TopKArgs a, int blocks, int room) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  auto* keys = dynamic_shared<uint32_t>();
+  __shared__ Shared shared;
+  for (int i = threadIdx.x; i < kDigits * kBins; i += kThreads) (&shared.counts[0][0])[i] = 0;
+  begin_kernel();
+  const int64_t t = blockIdx.x / blocks;
+  const int block = blockIdx.x % blocks, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int visible = a.visible[t];
+  int32_t* selected = a.selected + t * a.top_k;
+  if (visible <= a.top_k) {
+    for (int i = blockIdx.x % blocks * kThreads + threadIdx.x; i < a.top_k; i += blocks * kThreads)
+      selected[i] = i < visible ? i : -1;
+    return;
+  }
+  const int stretch = (visible + blocks - 1) / blocks, begin = min(block * stretch, visible),
+            count = min(stretch, visible - begin);
+  const float* scores = a.scores + t * a.scores_stride + begin;
+  const bool fits = stretch <= room;
+  __syncthreads();
+
+  // Keys above `least` are all kept, and `equal` of those that equal it, the first ones.
+  uint32_t least = 0;
+  int equal = a.top_k;
+  for (int digit = 0; digit < kDigits; ++digit) {
+    const int shift = shift_of(digit), bins = digit == 2 ? kBins / 2 : kBins;
+    int* counts = shared.counts[digit];
+    if (digit == 0) {
+      constexpr int kUnroll = 8;
+      for (int i = threadIdx.x; i < count; i += kUnroll * kThreads) {
+        float loaded[kUnroll];
+#pragma unroll
+        for (int j = 0; j < kUnroll; ++j)
+          loaded[j] = i + j * kThreads < count ? scores[i + j * kThreads] : 0.f;
+#pragma unroll
+        for (int j = 0; j < kUnroll; ++j) {
+          if (i + j * kThreads >= count) break;
+          const uint32_t key = key_of(loaded[j]);
+          if (fits) keys[i + j * kThreads] = key;
+          atomicAdd(&counts[key >> shift], 1);
+        }
+      }
+    } else {
+      for (int i = threadIdx.x; i < count; i += kThreads) {
+        const uint32_t key = fits ? keys[i] : key_of(scores[i]);
+        if (key >> shift_of(digit - 1) == least >> shift_of(digit - 1))
+          atomicAdd(&counts[key >> shift & (bins - 1)], 1);
+      }
+    }
+    meet_cluster();
+    // From the highest bin down: two bins a thread.
+    const int low = kBins - 2 - 2 * int(threadIdx.x);
+    int2 of = {0, 0};  // the lower bin, then the higher one
+    for (int other = 0; other < blocks; ++other) {
+      const int2 counted = load_int2(address_in(counts + low, other));
+      of.x += counted.x, of.y += counted.y;
+    }
+    const int above = sum_below(of.x + of.y, shared.sums);
+    if (above < equal && above + of.y >= equal) shared.found_digit = low + 1, shared.found_above = above;
+    if (above + of.y < equal && above + of.y + of.x >= equal)
+      shared.found_digit = low, shared.found_above = above + of.y;
+    __syncthreads();
+    least |= shared.found_digit << shift;
+    equal -= shared.found_above;
+    __syncthreads();
+  }
+
+  // Each warp has a run of the stretch; how many of its keys are kept, then those of the warps and blocks below.
+  const int run = ((count + kWarps - 1) / kWarps + kWarp - 1) / kWarp * kWarp;
+  const int run_begin = min(warp * run, count), run_end = min(run_begin + run, count);
+  const auto key_at = [&](int i) { return fits ? keys[i] : key_of(scores[i]); };
+  int2 kept = {0, 0};
+  for (int i = run_begin + lane; i < run_end; i += kWarp) {
+    const uint32_t key = key_at(i);
+    kept.x += key > least, kept.y += key == least;
+  }
+  kept.x = __reduce_add_sync(kAllLanes, kept.x), kept.y = __reduce_add_sync(kAllLanes, kept.y);
+  if (lane == 0) shared.kept[warp] = kept;
+  __syncthreads();
+  if (warp == 0) {
+    const int2 own = shared.kept[lane];
+    int2 sum = own;
+    for (int lanes = 1; lanes < kWarp; lanes *= 2) {
+      const int x = __shfl_up_sync(kAllLanes, sum.x, lanes), y = __shfl_up_sync(kAllLanes, sum.y, lanes);
+      if (lane >= lanes) sum.x += x, sum.y += y;
+    }
+    shared.kept[lane] = {sum.x - own.x, sum.y - own.y};
+    if (lane == kWarp - 1) shared.block_kept = sum;
+  }
+  meet_cluster();
+  int2 before = shared.kept[warp];
+  for (int other = 0; other < block; ++other) {
+    const int2 of_block = load_int2(address_in(&shared.block_kept, other));
+    before.x += of_block.x, before.y += of_block.y;
+  }
+  const unsigned below = (1u << lane) - 1;
+  for (int i = run_begin + lane; i - lane < run_end; i += kWarp) {
+    const uint32_t key = i < run_end ? key_at(i) : 0;
+    const bool above = i < run_end && key > least, ties = i < run_end && key == least;
+    const unsigned aboves = __ballot_sync(kAllLanes, above), all_ties = __ballot_sync(kAllLanes, ties);
+    const int ties_before = before.y + __popc(all_ties & below);
+    const int at = before.x + __popc(aboves & below) + min(ties_before, equal);
+    if (above || (ties && ties_before < equal)) selected[at] = begin + i;
+    before.x += __popc(aboves), before.y += __popc(all_ties);
+  }
+  meet_cluster();  // nobody leaves whose memory is being read
+#endif
+}
+
+}  // namespace
+
+void sm90::top_k(const TopKArgs& a, Queue& queue) {
+  const int blocks = a.tokens <= kFewRows ? kBlocksOfFew : kBlocksOfMany;
+  const size_t wanted = size_t(ceil_div(a.scores_stride, blocks)) * sizeof(uint32_t);
+  const size_t bytes = wanted < kKeysBytesMax ? wanted : 0;
+  launch_clusters(queue, unsigned(a.tokens) * unsigned(blocks), blocks, kThreads, bytes, top_k_kernel, a,
+                  blocks, int(bytes / sizeof(uint32_t)));
+}
+
+}  // namespace dsa
