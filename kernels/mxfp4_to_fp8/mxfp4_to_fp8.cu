@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (r >= rows) break;
       const uint2 table = tables[max(kShiftMin, min(kShiftMax, shifts[r])) - kShiftMin];
       const uint2 low = expand(words[r].x, table), high = expand(words[r].y, table);
-      *reinterpret_cast<uint4*>(codes + r * kFp8Stretch + (of_stretch ^ r) * kUnit) = {low.x, low.y, high.x,
-                                                                                       high.y};
+      *reinterpret_cast<uint4*>(codes + r * kFp8Stretch + (of_stretch ^ r % 8) * kUnit) = {low.x, low.y,
+                                                                                           high.x, high.y};
     }
   }
 }

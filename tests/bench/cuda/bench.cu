@@ -363,8 +363,8 @@ struct Fp8Experts {
   }
   Fp8ExpertLinearArgs product(const Fp8ExpertLinearGroup* groups, int first, int count,
                               int beside = 0) const {
-    return {x_codes, x_scales, groups + first, std::min(count, experts - first),
-            total(), in_dim,   out_dim,        out_dim};
+    return {x_codes, x_scales, groups + first, std::min(count, experts - first), total(), in_dim,
+            out_dim, out_dim,  beside};
   }
 };
 
@@ -386,7 +386,7 @@ void grouped(Bench& b, const char* name, int in_dim, int out_dim) {
 
 // The workspace in one piece, on one stream; in two halves, on two; and without it. Rows whose products are ready.
 void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, int out_dim) {
-  for (const int rows : {32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
+  for (const int rows : {2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
     Fp8Experts e(experts, rows, in_dim, out_dim);
     e.make_mxfp4();
     e.codes = e.memory.of<uint8_t>(size_t(at_once) * e.matrix());
