@@ -24,62 +24,94 @@ struct F16Tile {
 template <int kDim>
 constexpr size_t kF16SharedBytes = 2 * sizeof(F16Tile<kDim>);
 
-// The rows of a tile: 16-byte aligned, a multiple of 4 floats apart.
+// The rows of a tile, f32 or bf16: a multiple of 4 values apart, from an address that is a multiple of 4 values.
+template <class T>
 struct F16Rows {
-  const float *keys, *values;
+  const T *keys, *values;
   int64_t key_stride, value_stride;
   int first, last;  // rows [first, last) of kF16Keys exist
 };
 
-__device__ inline float4 read4(const float* row, int d, int dim) {
-  return row && d < dim ? __ldg(reinterpret_cast<const float4*>(row + d)) : float4{0, 0, 0, 0};
+// Four values as they are read.
+template <class T>
+struct Quad;
+template <>
+struct Quad<float> {
+  float4 raw;
+  __device__ float4 values() const { return raw; }
+};
+template <>
+struct Quad<bf16> {
+  uint2 raw;
+  __device__ float4 values() const {
+    return {bits_to_f32(raw.x << 16), bits_to_f32(raw.x & 0xffff0000u), bits_to_f32(raw.y << 16),
+            bits_to_f32(raw.y & 0xffff0000u)};
+  }
+};
+// Zeros if there is no row, and beyond its end.
+template <class T>
+__device__ Quad<T> read4(const T* row, int d, int dim) {
+  using Raw = decltype(Quad<T>::raw);
+  return {row && d < dim ? __ldg(reinterpret_cast<const Raw*>(row + d)) : Raw{}};
 }
 __device__ inline uint4 round_to_f16x8(const float4& low, const float4& high) {
   return {round_to_f16x2(low.x, low.y), round_to_f16x2(low.z, low.w), round_to_f16x2(high.x, high.y),
           round_to_f16x2(high.z, high.w)};
 }
 
-// The part of a tile that a thread brings, on its way.
-template <int kDim>
-struct F16Carried {
-  static constexpr int kKeyTurns = kDim / 32 * kF16Keys / 8 / kF16Warps;
-  static constexpr int kValueUnits = kF16Keys / 16 * kDim / 32,
-                       kValueTurns = (kValueUnits + kF16Warps - 1) / kF16Warps;
-  float4 keys[kKeyTurns][2], values[kValueTurns][4];
+// The part of a tile that a thread brings, on its way: first keys, then values.
+template <int kDim, class T>
+struct F16CarriedKeys {
+  static constexpr int kTurns = kDim / 32 * kF16Keys / 8 / kF16Warps;
+  Quad<T> quads[kTurns][2];
 
-  __device__ void read(const F16Rows& rows, int dim) {
+  __device__ void read(const F16Rows<T>& rows, int dim) {
     const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, q = lane % 4;
 #pragma unroll
-    for (int i = 0; i < kKeyTurns; ++i) {
+    for (int i = 0; i < kTurns; ++i) {
       const int unit = warp + i * kF16Warps, tile = unit % (kF16Keys / 8),
                 d = unit / (kF16Keys / 8) * 32 + q * 8;
       const int p = tile / 2 * 16 + g / 2 * 4 + tile % 2 * 2 + g % 2;
-      const float* key = p >= rows.first && p < rows.last ? rows.keys + p * rows.key_stride : nullptr;
-      keys[i][0] = read4(key, d, dim), keys[i][1] = read4(key, d + 4, dim);
+      const T* key = p >= rows.first && p < rows.last ? rows.keys + p * rows.key_stride : nullptr;
+      quads[i][0] = read4(key, d, dim), quads[i][1] = read4(key, d + 4, dim);
     }
+  }
+  __device__ void write(F16Tile<kDim>& tile) const {
+    const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
 #pragma unroll
-    for (int i = 0; i < kValueTurns; ++i) {
+    for (int i = 0; i < kTurns; ++i) {
+      const int unit = warp + i * kF16Warps;
+      tile.keys[unit / (kF16Keys / 8)][unit % (kF16Keys / 8)][lane] =
+          round_to_f16x8(quads[i][0].values(), quads[i][1].values());
+    }
+  }
+};
+template <int kDim, class T>
+struct F16CarriedValues {
+  static constexpr int kUnits = kF16Keys / 16 * kDim / 32, kTurns = (kUnits + kF16Warps - 1) / kF16Warps;
+  Quad<T> quads[kTurns][4];
+
+  __device__ void read(const F16Rows<T>& rows, int dim) {
+    const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, q = lane % 4;
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {
       const int unit = warp + i * kF16Warps, d = unit / (kF16Keys / 16) * 32 + g * 4;
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         const int p = unit % (kF16Keys / 16) * 16 + q * 4 + n;
-        const bool exists = unit < kValueUnits && p >= rows.first && p < rows.last;
-        values[i][n] = read4(exists ? rows.values + p * rows.value_stride : nullptr, d, dim);
+        const bool exists = unit < kUnits && p >= rows.first && p < rows.last;
+        quads[i][n] = read4<T>(exists ? rows.values + p * rows.value_stride : nullptr, d, dim);
       }
     }
   }
   __device__ void write(F16Tile<kDim>& tile) const {
     const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
 #pragma unroll
-    for (int i = 0; i < kKeyTurns; ++i) {
+    for (int i = 0; i < kTurns; ++i) {
       const int unit = warp + i * kF16Warps;
-      tile.keys[unit / (kF16Keys / 8)][unit % (kF16Keys / 8)][lane] = round_to_f16x8(keys[i][0], keys[i][1]);
-    }
-#pragma unroll
-    for (int i = 0; i < kValueTurns; ++i) {
-      const int unit = warp + i * kF16Warps;
-      if (unit >= kValueUnits) break;
-      const float4(&v)[4] = values[i];
+      if (unit >= kUnits) break;
+      const float4 v[4] = {quads[i][0].values(), quads[i][1].values(), quads[i][2].values(),
+                           quads[i][3].values()};
       uint4* to = &tile.values[unit % (kF16Keys / 16)][unit / (kF16Keys / 16) * 2][lane];
       to[0] = {round_to_f16x2(v[0].x, v[1].x), round_to_f16x2(v[2].x, v[3].x), round_to_f16x2(v[0].y, v[1].y),
                round_to_f16x2(v[2].y, v[3].y)};
@@ -103,7 +135,7 @@ struct F16Sight {
   int from, until;
 };
 
-// Source has: dim, at most kDim and a multiple of 4; scale; begin, a multiple of kF16Keys, and end, of all positions;
+// Source has: Value, float or bf16; dim, at most kDim and a multiple of 4; scale; begin, a multiple of kF16Keys, and end, of all positions;
 // rows(begin): those of a tile; query(i): a row, null if there is none; sight(i); sink(i): a logit without a value, -inf
 // if there is none; out(i): where the output goes. All threads of a block of kF16Warps warps call it. A query that sees
 // nothing gives zero. `tiles` are two in shared memory.
@@ -125,7 +157,8 @@ __device__ void attend_f16(const Source& source, F16Tile<kDim>* tiles) {
     const float scale = source.scale * kLog2E;
 #pragma unroll
     for (int j = 0; j < kDim / 32; ++j) {
-      float4 low = read4(row, 32 * j + 8 * q, source.dim), high = read4(row, 32 * j + 8 * q + 4, source.dim);
+      float4 low = read4(row, 32 * j + 8 * q, source.dim).values(),
+             high = read4(row, 32 * j + 8 * q + 4, source.dim).values();
       low.x *= scale, low.y *= scale, low.z *= scale, low.w *= scale;
       high.x *= scale, high.y *= scale, high.z *= scale, high.w *= scale;
       const uint4 pairs = round_to_f16x8(low, high);
@@ -135,15 +168,17 @@ __device__ void attend_f16(const Source& source, F16Tile<kDim>* tiles) {
   }
 
   float sums[kDim / 8][4] = {};
-  F16Carried<kDim> next;
+  F16CarriedKeys<kDim, typename Source::Value> next_keys;
+  F16CarriedValues<kDim, typename Source::Value> next_values;
   if (source.begin < source.end) {
-    next.read(source.rows(source.begin), source.dim);
-    next.write(tiles[0]);
+    next_keys.read(source.rows(source.begin), source.dim),
+        next_values.read(source.rows(source.begin), source.dim);
+    next_keys.write(tiles[0]), next_values.write(tiles[0]);
   }
   __syncthreads();
   for (int begin = source.begin, stage = 0; begin < source.end; begin += kF16Keys, stage ^= 1) {
     const bool more = begin + kF16Keys < source.end;
-    if (more) next.read(source.rows(begin + kF16Keys), source.dim);
+    if (more) next_keys.read(source.rows(begin + kF16Keys), source.dim);
 
     float scores[kF16Keys / 8][4] = {};
 #pragma unroll
@@ -154,6 +189,10 @@ __device__ void attend_f16(const Source& source, F16Tile<kDim>* tiles) {
         mma_f16(scores[n], query[2 * j], key.x, key.y);
         mma_f16(scores[n], query[2 * j + 1], key.z, key.w);
       }
+    if (more) {
+      next_keys.write(tiles[stage ^ 1]);
+      next_values.read(source.rows(begin + kF16Keys), source.dim);
+    }
 
     uint32_t weights[kF16Keys / 16][4];
 #pragma unroll
@@ -194,7 +233,7 @@ __device__ void attend_f16(const Source& source, F16Tile<kDim>* tiles) {
         mma_f16(sums[2 * n], weights[step], value.x, value.y);
         mma_f16(sums[2 * n + 1], weights[step], value.z, value.w);
       }
-    if (more) next.write(tiles[stage ^ 1]);
+    if (more) next_values.write(tiles[stage ^ 1]);
     __syncthreads();
   }
 

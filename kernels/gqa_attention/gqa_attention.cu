@@ -52,17 +52,23 @@ __global__ void __launch_bounds__(kAttendThreads)
 }
 
 // Query i is head i % group of token t + i / group; see common/attention_f16.cuh.
+template <class T>
 struct PromptRows {
+  using Value = T;
   const GqaAttentionArgs& a;
   int t, tokens, kv_head, sequence, group, lowest;  // the first position that anyone sees
   int dim;
   float scale;
   int begin, end;
 
-  __device__ F16Rows rows(int p) const {
+  __device__ F16Rows<T> rows(int p) const {
     const int64_t at = int64_t(kv_head) * a.dim;
-    return {a.k.row(sequence, p) + at, a.v.row(sequence, p) + at, a.k.dim, a.v.dim,
-            max(0, lowest - p),        min(kF16Keys, end - p)};
+    return {a.k.template values<T>(sequence, p) + at,
+            a.v.template values<T>(sequence, p) + at,
+            a.k.dim,
+            a.v.dim,
+            max(0, lowest - p),
+            min(kF16Keys, end - p)};
   }
   __device__ int64_t head_of(int i) const {
     return int64_t(t + i / group) * a.heads + kv_head * group + i % group;
@@ -80,8 +86,8 @@ struct PromptRows {
 
 // Grid (ceil(tokens / (kF16Queries / group)), kv_heads), the last tokens first. Tokens of one sequence that lie together
 // read its rows together.
-template <int kDim>
-__global__ void __launch_bounds__(kF16Warps* kWarp)
+template <class T, int kDim>
+__global__ void __launch_bounds__(kF16Warps* kWarp, kDim <= 64 ? 2 : 1)
     gqa_attention_fast_kernel(const __grid_constant__ GqaAttentionArgs a) {
   auto* tiles = dynamic_shared<F16Tile<kDim>>();
   begin_kernel();
@@ -94,15 +100,15 @@ __global__ void __launch_bounds__(kF16Warps* kWarp)
       const int until = a.visible[t + n];
       begin = min(begin, a.window > 0 ? max(0, until - a.window) : 0), end = max(end, until);
     }
-    attend_f16<kDim>(PromptRows{a, t, n, int(blockIdx.y), sequence, group, begin, a.dim, a.scale,
-                                begin / kF16Keys * kF16Keys, end},
+    attend_f16<kDim>(PromptRows<T>{a, t, n, int(blockIdx.y), sequence, group, begin, a.dim, a.scale,
+                                   begin / kF16Keys * kF16Keys, end},
                      tiles);
     t += n;
   }
 }
 
 bool aligned_rows(const PagedRows& rows) {
-  return rows.page_rows == kF16Keys && rows.dim % 4 == 0 && rows.page_stride % 4 == 0 &&
+  return rows.page_rows == kF16Keys && rows.dim % 4 == 0 && rows.page_stride % 16 == 0 &&
          uint64_t(rows.pages) % 16 == 0;
 }
 // Prompts rather than single tokens of many sequences.
@@ -116,8 +122,12 @@ bool takes_fast(const GqaAttentionArgs& a) {
 
 void cuda::gqa_attention(const GqaAttentionArgs& a, Queue& queue) {
   if (takes_fast(a)) {
-    const auto fast = f16_launch_for(a.dim, gqa_attention_fast_kernel<64>, gqa_attention_fast_kernel<96>,
-                                     gqa_attention_fast_kernel<128>);
+    const auto fast =
+        a.k.format == CacheFormat::bf16
+            ? f16_launch_for(a.dim, gqa_attention_fast_kernel<bf16, 64>, gqa_attention_fast_kernel<bf16, 96>,
+                             gqa_attention_fast_kernel<bf16, 128>)
+            : f16_launch_for(a.dim, gqa_attention_fast_kernel<float, 64>,
+                             gqa_attention_fast_kernel<float, 96>, gqa_attention_fast_kernel<float, 128>);
     const unsigned blocks = unsigned(ceil_div(a.tokens, kF16Queries / a.group()));
     return launch(queue, dim3(blocks, unsigned(a.kv_heads)), kF16Warps * kWarp, fast.shared, fast.kernel, a);
   }

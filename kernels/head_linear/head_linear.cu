@@ -32,8 +32,9 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
   const int h = blockIdx.y;
   w.data += h * a.weight_head_stride;
   const auto locate = [&](int i) { return FewRowsTile<Weights>{w, 16 * i, a.out_dim, 0}; };
-  FewRows<Weights, 3, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, a.tokens, team_size(a.in_dim),
-                                                (a.out_dim + 15) / 16, int(blockIdx.x), int(gridDim.x), locate);
+  FewRows<Weights, 3, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, a.tokens,
+                                                team_size(a.in_dim), (a.out_dim + 15) / 16, int(blockIdx.x),
+                                                int(gridDim.x), locate);
   product.start();
   wait_for_kernel_before();
   for (int t = 0; t < a.tokens; ++t) {

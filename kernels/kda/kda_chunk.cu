@@ -10,6 +10,8 @@
 //
 // The tokens of a chunk have the order in which a thread that makes four tokens in a row makes whole fragments: column or
 // row 8 h + 2 w + e is token 4 w + 2 h + e.
+#include <algorithm>
+
 #include "kernels/common/cuda.cuh"
 #include "kernels/kda/kda.h"
 
@@ -68,17 +70,27 @@ __device__ Rows<kPieces> rows_of(const float (&left)[4], const float (&right)[4]
     for (int j = 0; j < 4; ++j) rows.piece[i][j] = pairs[j][i];
   return rows;
 }
-// sum += rows * columns: the product of the first pieces in `sum`, the others in `small`.
-template <int kPieces>
-__device__ void multiply(float (&sum)[4], float (&small)[4], const Rows<kPieces>& rows,
-                         const Fragment<kPieces>& columns) {
+// sum[n] += rows * columns[n]: the products of the first pieces in `sum`, the others in `small`. Sums take turns, so that
+// none waits for its last product.
+template <int kPieces, int kN>
+__device__ void multiply(float (&sum)[kN][4], float (&small)[kN][4], const Rows<kPieces>& rows,
+                         const Fragment<kPieces> (&columns)[kN]) {
 #pragma unroll
   for (int i = 0; i < kPieces; ++i)
 #pragma unroll
-    for (int j = 0; i + j < kPieces; ++j) {
-      const uint32_t column[2] = {columns.piece[j].x, columns.piece[j].y};
-      mma(i + j == 0 ? sum : small, rows.piece[i], column);
-    }
+    for (int j = 0; i + j < kPieces; ++j)
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        const uint32_t column[2] = {columns[n].piece[j].x, columns[n].piece[j].y};
+        mma(i + j == 0 ? sum[n] : small[n], rows.piece[i], column);
+      }
+}
+template <int kN>
+__device__ void add(float (&sum)[kN][4], const float (&small)[kN][4]) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[n][i] += small[n][i];
 }
 
 // Where the fragment of a lane lies in its tile, so that neither those who write nor those who read share a bank. A
@@ -94,6 +106,16 @@ __device__ int chunks_before(const KdaArgs& a, int end) {
   for (int i = threadIdx.x % kWarp; i < end; i += kWarp)
     chunks += (a.sequences[i].rows + kChunk - 1) / kChunk;
   return __reduce_add_sync(kAllLanes, chunks);
+}
+
+// e^g and 1 / x, on the fast route to some 2^-21 of them.
+template <int kPieces>
+__device__ float decay_of(float g) {
+  return kPieces == 2 ? power_of_two(g * 1.4426950408889634f) : expf(g);
+}
+template <int kPieces>
+__device__ float inverse_of(float x) {
+  return kPieces == 2 ? __fdividef(1, x) : 1 / x;
 }
 
 // What a maker holds: four channels of four tokens. Lane 4 j + q has channels 16 j + 2 q, + 1, + 8, + 9.
@@ -127,13 +149,14 @@ struct Tokens {
     }
   }
   // Decays instead of their logs; their products go to products[maker].
+  template <int kPieces>
   __device__ void made(float (*products)[kDim]) {
     const int lane = threadIdx.x % kWarp, d = lane / 4 * 16 + lane % 4 * 2;
     float product[4] = {1, 1, 1, 1};
 #pragma unroll
     for (int i = 0; i < 4; ++i)
 #pragma unroll
-      for (int c = 0; c < 4; ++c) e[i][c] = expf(e[i][c]), product[c] *= e[i][c];
+      for (int c = 0; c < 4; ++c) e[i][c] = decay_of<kPieces>(e[i][c]), product[c] *= e[i][c];
 #pragma unroll
     for (int c = 0; c < 4; ++c) products[threadIdx.x / kWarp][d + c / 2 * 8 + c % 2] = product[c];
   }
@@ -188,7 +211,7 @@ __global__ void __launch_bounds__(kMakers* kWarp)
 
   Tokens tokens;
   tokens.read<kWhole>(a, h, t_begin + warp * 4, count - warp * 4);
-  tokens.made(products);
+  tokens.made<kPieces>(products);
   __syncthreads();
 
   // F is 1 at token 7, products of decays after it, reciprocals of them before.
@@ -211,7 +234,7 @@ __global__ void __launch_bounds__(kMakers* kWarp)
                     k = after ? tokens.k[n][c] : tokens.k[3 - n][c],
                     query = after ? tokens.q[n][c] : tokens.q[3 - n][c];
         if (after) scale[c] *= e;
-        const float inverse = 1 / scale[c], left = after ? scale[c] : inverse,
+        const float inverse = inverse_of<kPieces>(scale[c]), left = after ? scale[c] : inverse,
                     right = after ? inverse : scale[c];
         left_k[c] = k * left, left_q[c] = query * left, right_k[c] = k * right;
         if (!after) scale[c] *= e;
@@ -224,7 +247,7 @@ __global__ void __launch_bounds__(kMakers* kWarp)
     __syncthreads();
 
     const int which = warp / 2, n = warp % 2, g = lane / 4;  // tile n of A or Aq
-    float sum[4] = {}, small[4] = {};
+    float sum[2][4] = {}, small[2][4] = {};                  // of even and odd steps
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int from = step_slot(g, q, step);
@@ -234,11 +257,14 @@ __global__ void __launch_bounds__(kMakers* kWarp)
       for (int i = 0; i < kPieces; ++i)
         rows.piece[i][0] = top.piece[i].x, rows.piece[i][1] = bottom.piece[i].x,
         rows.piece[i][2] = top.piece[i].y, rows.piece[i][3] = bottom.piece[i].y;
-      multiply(sum, small, rows, operands[2][step][n][from]);
+      const Fragment<kPieces> columns[1] = {operands[2][step][n][from]};
+      multiply(reinterpret_cast<float(&)[1][4]>(sum[step % 2]),
+               reinterpret_cast<float(&)[1][4]>(small[step % 2]), rows, columns);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      inside[which][g / 2 * 4 + i / 2 * 2 + g % 2][4 * q + 2 * n + i % 2] = sum[i] + small[i];
+      inside[which][g / 2 * 4 + i / 2 * 2 + g % 2][4 * q + 2 * n + i % 2] =
+          sum[0][i] + sum[1][i] + (small[0][i] + small[1][i]);
   } else {
     // Some channel forgets too fast for F: every pair of tokens has a decay of its own.
     for (int pair = threadIdx.x; pair < kChunk * kChunk; pair += kMakers * kWarp) {
@@ -288,13 +314,13 @@ struct Stage {
 template <int kPieces>
 struct Across {
   Stage<kPieces> stages[2];
-  float products[kMakers][kDim];
+  float products[2][kMakers][kDim];
   float4 parts[kReaders][4][kWarp];  // of (K G) S and (Q G) S, of half the channels each
 };
 
-// The operands of a chunk, from what all makers have multiplied.
+// k G and q G of a chunk, from what all makers have multiplied.
 template <int kPieces>
-__device__ void make(const Tokens& tokens, const float (*products)[kDim], Stage<kPieces>& stage) {
+__device__ void make_in(const Tokens& tokens, const float (*products)[kDim], Stage<kPieces>& stage) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, j = lane / 4, q = lane % 4;
   float scale[4];
   Tokens::product(products, 0, warp, scale);
@@ -309,11 +335,16 @@ __device__ void make(const Tokens& tokens, const float (*products)[kDim], Stage<
     stage.in[1][j][i / 2][slot] =
         fragment<kPieces>(query[0] * scale[0], query[1] * scale[1], query[2] * scale[2], query[3] * scale[3]);
   }
-  float after[4];
-  Tokens::product(products, warp + 1, kMakers, after);
   if (warp == kMakers - 1)
 #pragma unroll
     for (int c = 0; c < 4; ++c) stage.decay[16 * j + 2 * q + c / 2 * 8 + c % 2] = scale[c];
+}
+// k G_16 / G.
+template <int kPieces>
+__device__ void make_out(const Tokens& tokens, const float (*products)[kDim], Stage<kPieces>& stage) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, j = lane / 4, q = lane % 4;
+  float after[4];
+  Tokens::product(products, warp + 1, kMakers, after);
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
     float k[4];
@@ -327,7 +358,7 @@ __device__ void make(const Tokens& tokens, const float (*products)[kDim], Stage<
 // Grid (ceil(v_dim / kColumns), heads, num_sequences). The makers are one chunk ahead of the readers.
 // Reads q, k and g once per block, v and the fragments once per 16 columns; the state once.
 template <int kPieces, bool kWhole>
-__global__ void __launch_bounds__((kMakers + kReaders) * kWarp, 2)
+__global__ void __launch_bounds__((kMakers + kReaders) * kWarp, kPieces == 2 ? 2 : 1)
     kda_across_kernel(const __grid_constant__ KdaArgs a, const Fragment<kPieces>* fragments) {
   auto& shared = *dynamic_shared<Across<kPieces>>();
   begin_kernel();
@@ -343,13 +374,19 @@ __global__ void __launch_bounds__((kMakers + kReaders) * kWarp, 2)
                           chunk < chunks ? sequence.rows - begin : 0);
     };
     const auto step = [&](int chunk, Tokens& tokens, Tokens& next) {
-      read(chunk + 1, next);
-      if (chunk < chunks) tokens.made(shared.products);
+      const bool exists = chunk < chunks;
+      Stage<kPieces>& stage = shared.stages[chunk % 2];
+      if (exists) make_in(tokens, shared.products[chunk % 2], stage);
       __syncthreads();
-      if (chunk < chunks) make(tokens, shared.products, shared.stages[chunk % 2]);
+      if (exists) make_out(tokens, shared.products[chunk % 2], stage);
+      if (chunk + 1 < chunks) next.made<kPieces>(shared.products[(chunk + 1) % 2]);
+      read(chunk + 2, tokens);
       __syncthreads();
     };
     read(0, even);
+    read(1, odd);
+    even.made<kPieces>(shared.products[0]);
+    __syncthreads();
     for (int chunk = 0; chunk <= chunks; chunk += 2) {
       step(chunk, even, odd);
       if (chunk + 1 <= chunks) step(chunk + 1, odd, even);
@@ -374,12 +411,12 @@ __global__ void __launch_bounds__((kMakers + kReaders) * kWarp, 2)
   const Fragment<kPieces>* within =
       fragments + (int64_t(chunks_before(a, int(blockIdx.z))) * a.heads + h) * kFragments + lane;
   float v[2][4];
-  Fragment<kPieces> solve[2], query;
+  Fragment<kPieces> solve[2], query[1];
   const auto token_of = [&](int n, int i) { return 4 * q + 2 * n + i % 2; };
   const auto read = [&](int chunk) {
     if (chunk >= chunks) return;
     const Fragment<kPieces>* at = within + int64_t(chunk) * a.heads * kFragments;
-    solve[0] = at[0], solve[1] = at[kWarp], query = at[(2 + half) * kWarp];
+    solve[0] = at[0], solve[1] = at[kWarp], query[0] = at[(2 + half) * kWarp];
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
@@ -392,68 +429,68 @@ __global__ void __launch_bounds__((kMakers + kReaders) * kWarp, 2)
       }
   };
   read(0);
-  __syncthreads();
-  __syncthreads();
+  for (int barrier = 0; barrier < 3; ++barrier) __syncthreads();  // the makers begin
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const Stage<kPieces>& stage = shared.stages[chunk % 2];
-    float sum[2][2][4] = {}, small[2][2][4] = {};  // [k or q, tile of tokens]
+    float sum[4][4] = {}, small[4][4] = {};  // of k in both tiles of tokens, then of q
 #pragma unroll
     for (int step = 0; step < kSteps / kSplit; ++step) {
       const Rows<kPieces> rows = rows_of<kPieces>(s[2 * step], s[2 * step + 1]);
-      const int at = half * (kSteps / kSplit) + step;
-#pragma unroll
-      for (int which = 0; which < 2; ++which)
-#pragma unroll
-        for (int n = 0; n < 2; ++n)
-          multiply(sum[which][n], small[which][n], rows, stage.in[which][at][n][step_slot(g, q, at)]);
+      const int at = half * (kSteps / kSplit) + step, slot = step_slot(g, q, at);
+      const Fragment<kPieces> columns[4] = {stage.in[0][at][0][slot], stage.in[0][at][1][slot],
+                                            stage.in[1][at][0][slot], stage.in[1][at][1][slot]};
+      multiply(sum, small, rows, columns);
     }
+    add(sum, small);
 #pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      float(&of)[4] = sum[part / 2][part % 2];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) of[i] += small[part / 2][part % 2][i];
-      shared.parts[reader][part][lane] = float4{of[0], of[1], of[2], of[3]};
-    }
+    for (int part = 0; part < 4; ++part)
+      shared.parts[reader][part][lane] = float4{sum[part][0], sum[part][1], sum[part][2], sum[part][3]};
     __syncthreads();
 
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
       const float4 other = shared.parts[reader ^ 1][part][lane];
-      float(&of)[4] = sum[part / 2][part % 2];
-      of[0] += other.x, of[1] += other.y, of[2] += other.z, of[3] += other.w;
+      sum[part][0] += other.x, sum[part][1] += other.y, sum[part][2] += other.z, sum[part][3] += other.w;
     }
     float rest[2][4], updates[2][4] = {}, small_updates[2][4] = {};
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) rest[n][i] = v[n][i] - sum[0][n][i];
+      for (int i = 0; i < 4; ++i) rest[n][i] = v[n][i] - sum[n][i];
     const Rows<kPieces> unsolved = rows_of<kPieces>(rest[0], rest[1]);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      multiply(updates[n], small_updates[n], unsolved, solve[n]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) updates[n][i] += small_updates[n][i];
-    }
+    multiply(updates, small_updates, unsolved, solve);
+    add(updates, small_updates);
     const Rows<kPieces> update = rows_of<kPieces>(updates[0], updates[1]);
-    float o[4], small_o[4] = {};
+    float o[1][4], small_o[1][4] = {};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) o[i] = half ? sum[1][1][i] : sum[1][0][i];
+    for (int i = 0; i < 4; ++i) o[0][i] = half ? sum[3][i] : sum[2][i];
     multiply(o, small_o, update, query);
+    add(o, small_o);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int t = chunk * kChunk + token_of(half, i), column = v_begin + g + i / 2 * 8;
       if (t < sequence.rows && column < a.v_dim)
-        a.o[((int64_t(sequence.row_begin) + t) * a.heads + h) * a.v_dim + column] = o[i] + small_o[i];
+        a.o[((int64_t(sequence.row_begin) + t) * a.heads + h) * a.v_dim + column] = o[0][i];
     }
     read(chunk + 1);
 
 #pragma unroll
-    for (int m = 0; m < kTiles; ++m) {
-      const int tile = d_begin / 8 + m;
-      const float2 decay = *reinterpret_cast<const float2*>(&stage.decay[8 * tile + 2 * q]);
+    for (int m = 0; m < kTiles; m += 4) {
+      Fragment<kPieces> columns[4];
+      float added[4][4] = {}, small_added[4][4] = {};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s[m][i] *= i % 2 ? decay.y : decay.x;
-      multiply(s[m], s[m], update, stage.out[tile][tile_slot(g, q, tile)]);
+      for (int n = 0; n < 4; ++n) {
+        const int tile = d_begin / 8 + m + n;
+        columns[n] = stage.out[tile][tile_slot(g, q, tile)];
+      }
+      multiply(added, small_added, update, columns);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const float2 decay = *reinterpret_cast<const float2*>(&stage.decay[d_begin + 8 * (m + n) + 2 * q]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          s[m + n][i] = __fmaf_rn(s[m + n][i], i % 2 ? decay.y : decay.x, added[n][i] + small_added[n][i]);
+      }
     }
     __syncthreads();
   }
@@ -474,8 +511,12 @@ bool chunked(const KdaArgs& a, CudaQueue& queue) {
   auto* fragments = static_cast<Fragment<kPieces>*>(queue.scratch());
   launch(queue, dim3(unsigned(chunks), unsigned(a.heads)), kMakers * kWarp, 0,
          whole ? kda_within_kernel<kPieces, true> : kda_within_kernel<kPieces, false>, a, fragments);
-  launch(queue, dim3(unsigned(ceil_div(a.v_dim, kColumns)), unsigned(a.heads), unsigned(a.num_sequences)),
-         (kMakers + kReaders) * kWarp, sizeof(Across<kPieces>),
+  const dim3 grid(unsigned(ceil_div(a.v_dim, kColumns)), unsigned(a.heads), unsigned(a.num_sequences));
+  // Few blocks start while the kernel before still ends: none shares a multiprocessor with another.
+  const CudaDevice& device = queue.device();
+  const bool alone = int64_t(grid.x) * grid.y * grid.z <= device.multiprocessors;
+  const size_t shared = std::max(sizeof(Across<kPieces>), alone ? device.shared_bytes_max / 2 + 1024 : 0);
+  launch(queue, grid, (kMakers + kReaders) * kWarp, shared,
          whole ? kda_across_kernel<kPieces, true> : kda_across_kernel<kPieces, false>, a, fragments);
   return true;
 }

@@ -268,26 +268,30 @@ template <int R>
   }
 }
 
-// One run of kOutTile outputs of R rows, of which the first `outs` are stored.
+// One run of kOutBlock outputs of R rows, of which the first `outs` are stored. kFlush columns of x stay in L1 while the
+// weights pass over them.
 template <int R>
-void many_int16_tile(const Int16Rows& x, int64_t row, int begin, int depth, const IntegerWeights& w, int o,
-                     int outs, float* y, int64_t y_stride) {
-  alignas(64) float kept[R][kOutTile][kLanes] = {};
+void many_int16_tile(const Int16Rows& x, int64_t row, int begin, int depth, const IntegerWeights& w, int outs,
+                     float* y, int64_t y_stride) {
+  alignas(64) float kept[kOutBlock / kOutTile][R][kOutTile][kLanes];
+  memset(kept, 0, sizeof(kept[0]) * size_t((outs + kOutTile - 1) / kOutTile));
   for (int i = 0; i < depth; i += kFlush) {
     const int count = depth - i < kFlush ? depth - i : kFlush;
-    integer_tile<R>(x.values + row * x.stride + begin + i, x.stride, w.values + o * depth + kOutTile * i,
-                    count, x.scales + row * x.blocks + (begin + i) / kLinearBlock, x.blocks, w.scales + o,
-                    kept);
+    for (int o = 0; o < outs; o += kOutTile)
+      integer_tile<R>(x.values + row * x.stride + begin + i, x.stride, w.values + o * depth + kOutTile * i,
+                      count, x.scales + row * x.blocks + (begin + i) / kLinearBlock, x.blocks, w.scales + o,
+                      kept[o / kOutTile]);
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    float added[kOutTile];
-    sum4(load(kept[r][0]), load(kept[r][1]), load(kept[r][2]), load(kept[r][3]), added);
-    for (int j = 0; j < outs; ++j) {
-      float& out = y[r * y_stride + j];
-      out = begin == 0 ? added[j] : out + added[j];
+  for (int o = 0; o < outs; o += kOutTile)
+    for (int r = 0; r < R; ++r) {
+      const auto& sums = kept[o / kOutTile][r];
+      float added[kOutTile];
+      sum4(load(sums[0]), load(sums[1]), load(sums[2]), load(sums[3]), added);
+      for (int j = 0; j < kOutTile && o + j < outs; ++j) {
+        float& out = y[r * y_stride + o + j];
+        out = begin == 0 ? added[j] : out + added[j];
+      }
     }
-  }
 }
 
 // At most kOutBlock outputs of rows [r_begin, r_end).
@@ -299,9 +303,7 @@ inline void many_int16_rows(const Int16Product& a, int o_begin, int outs, int r_
     const int depth = int(whole_vectors(columns));
     for (int r = r_begin; r < r_end; r += kRowTile)
       with_rows<kRowTile>(r_end - r < kRowTile ? r_end - r : kRowTile, [&](auto rows) {
-        for (int o = 0; o < outs; o += kOutTile)
-          many_int16_tile<rows()>(a.x, r, begin, depth, w, o, outs - o < kOutTile ? outs - o : kOutTile,
-                                  a.y + r * a.y_stride + o_begin + o, a.y_stride);
+        many_int16_tile<rows()>(a.x, r, begin, depth, w, outs, a.y + r * a.y_stride + o_begin, a.y_stride);
       });
   }
 }

@@ -86,8 +86,8 @@ int rounded_product(const LinearArgs& a, CudaQueue& queue) {
   if (a.route == Route::exact || a.weight_type == DType::f32 || a.rows < kLinearManyRows || !queue.cublas())
     return 0;
   if (fp8 && queue.device().capability != 90) return 0;  // where tiles have scales
-  if (a.in_dim % (fp8 ? kFp8Block : 8) != 0 || a.x_stride % 4 != 0 || uint64_t(a.x) % 16 != 0 ||
-      uint64_t(a.weight) % 16 != 0)
+  if (a.in_dim % (fp8 ? kFp8Block : 8) != 0 || (fp8 && a.out_dim % 16 != 0) || a.x_stride % 4 != 0 ||
+      uint64_t(a.x) % 16 != 0 || uint64_t(a.weight) % 16 != 0)
     return 0;
 
   Scratch scratch(queue);

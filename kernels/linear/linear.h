@@ -13,7 +13,7 @@
 //        kLinearScaleMin and a run with e below -115 count as zero; one that holds NaN or infinity gives NaN. Other
 //        weights have one route, the exact one.
 // fast, on GPUs   With kLinearManyRows rows and more, activations are rounded to nearest, ties to even: to bf16 for bf16
-//        weights, where in_dim is a multiple of 8; to E4M3 for FP8 weights, where in_dim is a multiple of kFp8Block and
+//        weights, where in_dim is a multiple of 8; to E4M3 for FP8 weights, where in_dim is a multiple of kFp8Block, out_dim of 16 and
 //        the GPU multiplies FP8 tile by tile, in units of max(max|x| / 448, kLinearFp8ScaleMin) over each kFp8Block
 //        columns. All else is exact, and so are up to three rows at the end with FP8 weights.
 // The order of a sum depends on in_dim alone, never on the number of rows: a row computed alone equals the same row in
@@ -29,7 +29,7 @@ namespace dsa {
 
 constexpr int kLinearBlock = 512, kLinearRun = 2048;  // columns
 constexpr float kLinearScaleMin = 0x1p-100f;
-constexpr int kLinearManyRows = 64;
+constexpr int kLinearManyRows = 9;
 constexpr float kLinearFp8ScaleMin = 0x1p-126f;
 
 struct LinearArgs {

@@ -5,10 +5,10 @@
 //   W[o, i]       = e2m1(blocks[o, i / 2], low nibble for even i) * 2^(scales[o, i / 32] - 127)
 //
 // exact  Activations stay f32, every weight is exact, sums are f32.
-// fast   Each block of 32 activations is rounded to int8, x ~ q * s with s = max|x| / 127, q to nearest even, and
-//        multiplied with 2 * e2m1, an exact int8: |sum over a block| <= 32 * 127 * 12 = 48,768. Block sums are
-//        scaled by s * 2^(scale - 128) and added in f32. The rounding of x is the only loss. A block with s below
-//        kMxfp4ScaleMin counts as zero; a block that holds NaN or infinity gives NaN.
+// fast   Each block of 32 activations is rounded to a magnitude of 8 bits and a sign, x ~ q * s with s = max|x| / 255,
+//        q to nearest even, and multiplied with 2 * e2m1, an exact int8: |sum over a block| <= 32 * 255 * 12 = 97,920.
+//        Block sums are scaled by s * 2^(scale - 128) and added in f32. The rounding of x is the only loss. A block
+//        with s below kMxfp4ScaleMin counts as zero; a block that holds NaN or infinity gives NaN.
 //        On GPUs activations are rounded to bf16 instead.
 // On both routes the order of a sum depends on in_dim alone: a row alone equals the same row in a batch.
 //
@@ -24,6 +24,7 @@
 
 namespace dsa {
 
+constexpr int kMxfp4ActivationMax = 255;
 constexpr float kMxfp4ScaleMin = 0x1p-125f;  // half of it is still a normal number
 
 struct Mxfp4LinearGroup {
@@ -51,9 +52,11 @@ struct Mxfp4LinearArgs {
   Route route;
   int rows_max = 0;  // no group has more rows; 0: unknown
 };
-// Room for the int8 activations of `rows` rows: per block 32 values, their scale and their sum.
+// Room for the rounded activations of `rows` rows: for each block their magnitudes, masks of their signs, their scale
+// and a sum; up to three blocks and a line of 64 bytes more than a row has.
 inline size_t mxfp4_linear_workspace_bytes(int64_t rows, int64_t in_dim) {
-  return size_t(rows) * size_t(in_dim / kMxfp4Block) * (kMxfp4Block + sizeof(float) + sizeof(int32_t)) + 256;
+  const size_t blocks = size_t(in_dim / kMxfp4Block) + 3;
+  return size_t(rows) * (blocks * (2 * kMxfp4Block + sizeof(float) + sizeof(int32_t)) + 64) + 256;
 }
 DSA_DECLARE_KERNEL(mxfp4_linear, Mxfp4LinearArgs);
 

@@ -21,7 +21,7 @@ double dot(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& group, int o, const
   return sum;
 }
 
-// x[i] as the fast route sees it: rounded to a multiple of s = max|x| / 127 over its block of 32.
+// x[i] as the fast route sees it: rounded to a multiple of s = max|x| / 255 over its block of 32.
 double rounded(const float* x, int i) {
   const float* block = x + i / kMxfp4Block * kMxfp4Block;
   float largest = 0;
@@ -29,7 +29,7 @@ double rounded(const float* x, int i) {
     if (!std::isfinite(block[j])) return std::numeric_limits<double>::quiet_NaN();
     largest = std::max(largest, std::abs(block[j]));
   }
-  const float s = largest / 127;
+  const float s = largest / kMxfp4ActivationMax;
   if (s < kMxfp4ScaleMin) return 0;
   return double(std::nearbyint(x[i] / s)) * s;
 }

@@ -1,19 +1,21 @@
-// kernels/mxfp4_linear/mxfp4_linear_simd.cc: exact, dot_rows.h over weights expanded to f32; fast, int8
-// blocks.
+// kernels/mxfp4_linear/mxfp4_linear_simd.cc: exact, dot_rows.h over weights expanded to f32; fast, 9-bit
+// activations in blocks.
 //
 // Fast: first every row of x is rounded into the workspace, then items of kOutBlock outputs of one group run
-// on all threads. A block of 32 int8 activations lies as its 16 even columns, then its 16 odd ones, which is
-// how the two nibbles of 16 packed bytes come apart. Weights are u8 = 2 * e2m1 + 12 for the unsigned x signed
-// products of x86; the workspace holds -12 * sum(q) per block to take the 12 out again.
+// on all threads. The unsigned x signed products of x86 take the magnitude of an activation and the weight,
+// s8 = 2 * e2m1, with the activation's sign: w ^ mask is w, or -w - 1 where the mask is -1. So |q| has all
+// eight bits of a byte, and the workspace holds the sum of |q| over the negative values of a block, to add
+// what the -1 took. A block lies as its 16 even columns, then its 16 odd ones, which is how the two nibbles
+// of 16 packed bytes come apart.
 //
 // Order of a sum: block b belongs to chain b % kChains. A chain adds float(sum) * (s / 2 * 2^(scale - 127))
 // block by block with fma; then the chains are added, upper half to lower half. Block sums are exact, so the
 // paths agree:
 //
 // Few rows   Lanes are [block][output]: four outputs, kChains blocks at a time, straight from the packed
-// rows. Many rows  Lanes are outputs: kOutBlock rows of weights are unpacked once into u8 on the stack, in
-// quads of columns,
-//            and every row of x passes over them with its quads broadcast.
+//            rows.
+// Many rows  Lanes are outputs: kOutBlock rows of weights are unpacked once into bytes on the stack, in
+//            quads of columns, and every row of x passes over them with its quads broadcast.
 #include "kernels/common/dot_rows.h"
 #include "kernels/mxfp4_linear/mxfp4_linear.h"
 
@@ -36,9 +38,8 @@ constexpr int kBlock = kMxfp4Block;
 constexpr int kBlockBytes = kBlock / 2;
 constexpr int kChains = kLanes / 4;
 
-// 2 * e2m1, and the same plus 12, by nibble.
+// 2 * e2m1 by nibble.
 alignas(16) constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-alignas(16) constexpr uint8_t kTwicePlus12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 // 2^(code - 127) for kLanes codes, as e8m0_to_f32.
 static inline Vec scales_to_f32(const uint8_t* codes) {
@@ -111,96 +112,115 @@ static void exact(const Mxfp4LinearArgs& a, Queue& queue) {
 // ---- fast: activations ----
 
 // Rounded rows in the workspace.
-struct Int8Rows {
-  int8_t* values;        // [rows, blocks, 32]  even columns, then odd ones
-  float* halves;         // [rows, blocks]      s / 2
-  int32_t* corrections;  // [rows, blocks]      -12 * sum of the values
-  int blocks;            // in a row
+struct RoundedRows {
+  // Of kChains blocks: magnitudes of the even columns, of the odd ones, then their masks of signs.
+  static constexpr int kPartBytes = kChains * kBlockBytes, kStepBytes = 4 * kPartBytes;
 
-  Int8Rows(const Mxfp4LinearArgs& a) : blocks(a.in_dim / kBlock) {
-    values = static_cast<int8_t*>(a.workspace);
-    halves = reinterpret_cast<float*>(values + size_t(a.rows) * a.in_dim);
-    corrections = reinterpret_cast<int32_t*>(halves + size_t(a.rows) * blocks);
+  uint8_t* bytes;        // [rows, stride]           steps of kStepBytes
+  float* halves;         // [rows, steps, kChains]   s / 2
+  int32_t* corrections;  // [rows, steps, kChains]   sum of the magnitudes of negative values
+  int blocks, steps;     // in a row
+  int64_t stride;        // a line more than needed: rows of 4 KiB would meet in the same lines of L1
+
+  RoundedRows(const Mxfp4LinearArgs& a)
+      : blocks(a.in_dim / kBlock),
+        steps((blocks + kChains - 1) / kChains),
+        stride(int64_t(steps) * kStepBytes + 64) {
+    bytes = static_cast<uint8_t*>(a.workspace);
+    halves = reinterpret_cast<float*>(bytes + a.rows * stride);
+    corrections = reinterpret_cast<int32_t*>(halves + int64_t(a.rows) * scale_stride());
   }
-  const int8_t* row_values(int64_t r) const { return values + r * blocks * kBlock; }
-  const float* row_halves(int64_t r) const { return halves + r * blocks; }
-  const int32_t* row_corrections(int64_t r) const { return corrections + r * blocks; }
+  int64_t scale_stride() const { return int64_t(steps) * kChains; }
+  // Of block b, a multiple of kChains.
+  const uint8_t* step_bytes(int64_t r, int b) const { return bytes + r * stride + b / kChains * kStepBytes; }
+  const float* row_halves(int64_t r) const { return halves + r * scale_stride(); }
+  const int32_t* row_corrections(int64_t r) const { return corrections + r * scale_stride(); }
 
   void round(int64_t r, const float* x) const {
-    for (int b = 0; b < blocks; ++b) round_block(x + b * kBlock, r * blocks + b);
+    const I32 d;
+    const hn::Rebind<uint8_t, F32> d8;
+    const hn::Rebind<int8_t, F32> mask_d8;
+    for (int b = 0; b < steps * kChains; ++b) {
+      alignas(64) int16_t q[kBlock] = {};
+      const float half = b < blocks ? round_block(x + b * kBlock, q) : 0;
+
+      uint8_t* out = bytes + r * stride + b / kChains * kStepBytes + b % kChains * kBlockBytes;
+      VecI32 negative = hn::Zero(d);
+      for (int i = 0; i < kBlock / 2; i += kLanes) {
+        const VecI32 pairs = hn::BitCast(d, hn::LoadU(I16(), q + 2 * i));
+        const VecI32 columns[2] = {hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs)), hn::ShiftRight<16>(pairs)};
+        for (int odd = 0; odd < 2; ++odd) {
+          const VecI32 magnitude = hn::Abs(columns[odd]), mask = hn::ShiftRight<31>(columns[odd]);
+          hn::StoreU(hn::DemoteTo(d8, magnitude), d8, out + odd * kPartBytes + i);
+          hn::StoreU(hn::DemoteTo(mask_d8, mask), mask_d8,
+                     reinterpret_cast<int8_t*>(out + (2 + odd) * kPartBytes + i));
+          negative = hn::Add(negative, hn::And(magnitude, mask));
+        }
+      }
+      halves[r * scale_stride() + b] = half;
+      corrections[r * scale_stride() + b] = hn::GetLane(hn::SumOfLanes(d, negative));
+    }
   }
 
-  void round_block(const float* x, int64_t block) const {
+ private:
+  // Returns s / 2: 0 if the values are too small to matter, NaN if they are not finite; q stays zero then.
+  static float round_block(const float* x, int16_t* q) {
     const I32 d;
+    const hn::Rebind<int16_t, F32> d16;
     VecI32 largest_bits = hn::Zero(d);  // |x| orders like its bits, NaN above all
-    for (int k = 0; k < kBlock; k += kLanes)
-      largest_bits = hn::Max(largest_bits, hn::BitCast(d, hn::Abs(load(x + k))));
+    for (int i = 0; i < kBlock; i += kLanes)
+      largest_bits = hn::Max(largest_bits, hn::BitCast(d, hn::Abs(load(x + i))));
     const float largest = bits_to_f32(uint32_t(hn::GetLane(hn::MaxOfLanes(d, largest_bits))));
-    const float s = largest / 127;
-
-    int8_t* out = values + block * kBlock;
-    int32_t total = 0;
-    if (s >= kMxfp4ScaleMin && largest <= 3.402823466e38f) {
-      VecI32 sums = hn::Zero(d);
-      alignas(64) int32_t q[kBlock];
-      for (int k = 0; k < kBlock; k += kLanes) {
-        const VecI32 rounded = hn::NearestInt(hn::Div(load(x + k), set(s)));
-        sums = hn::Add(sums, rounded);
-        hn::Store(rounded, d, q + k);
-      }
-      total = hn::GetLane(hn::SumOfLanes(d, sums));
-      for (int j = 0; j < kBlock / 2; ++j) {
-        out[j] = int8_t(q[2 * j]);
-        out[kBlock / 2 + j] = int8_t(q[2 * j + 1]);
-      }
-      halves[block] = 0.5f * s;
-    } else {
-      for (int j = 0; j < kBlock; ++j) out[j] = 0;
-      halves[block] = s < kMxfp4ScaleMin ? 0 : bits_to_f32(0x7fc00000);  // too small to matter; not finite
-    }
-    corrections[block] = -12 * total;
+    const float s = largest / kMxfp4ActivationMax;
+    if (s < kMxfp4ScaleMin) return 0;
+    if (!(largest <= 3.402823466e38f)) return bits_to_f32(0x7fc00000);
+    for (int i = 0; i < kBlock; i += kLanes)
+      hn::StoreU(hn::DemoteTo(d16, hn::NearestInt(hn::Div(load(x + i), set(s)))), d16, q + i);
+    return 0.5f * s;
   }
 };
 
 // ---- fast: integer products ----
 
-// dot_pair adds to each lane the four products of u8 weights and s8 activations in `even` and those in `odd`.
+// dot_pair adds to each lane the four products of u8 activations and s8 weights in `even` and those in `odd`.
 #if defined(__AVX512VNNI__)
-static inline VecI32 dot_quad(VecI32 sum, VecU8 w, VecU8 x) {
-  return VecI32{_mm512_dpbusd_epi32(sum.raw, w.raw, x.raw)};
+static inline VecI32 dot_quad(VecI32 sum, VecU8 x, VecU8 w) {
+  return VecI32{_mm512_dpbusd_epi32(sum.raw, x.raw, w.raw)};
 }
-static inline VecI32 dot_pair(VecI32 sum, VecU8 even_w, VecU8 odd_w, VecU8 even_x, VecU8 odd_x) {
-  return dot_quad(dot_quad(sum, even_w, even_x), odd_w, odd_x);
+static inline VecI32 dot_pair(VecI32 sum, VecU8 even_x, VecU8 odd_x, VecU8 even_w, VecU8 odd_w) {
+  return dot_quad(dot_quad(sum, even_x, even_w), odd_x, odd_w);
 }
 #else
-// i16 pair sums, at most 2 * 24 * 127 = 6,096 in magnitude: four of them may be added before they are
+// i16 pair sums, at most 2 * 255 * 13 = 6,630 in magnitude: four of them may be added before they are
 // widened.
 using VecI16 = hn::Vec<I16>;
 #if HWY_ARCH_X86
-static inline VecI16 dot_pairs16(VecU8 w, VecU8 x) {
+static inline VecI16 dot_pairs16(VecU8 x, VecU8 w) {
 #if defined(__AVX512BW__)
-  return VecI16{_mm512_maddubs_epi16(w.raw, x.raw)};
+  return VecI16{_mm512_maddubs_epi16(x.raw, w.raw)};
 #elif defined(__AVX2__)
-  return VecI16{_mm256_maddubs_epi16(w.raw, x.raw)};
+  return VecI16{_mm256_maddubs_epi16(x.raw, w.raw)};
 #else
-  return VecI16{_mm_maddubs_epi16(w.raw, x.raw)};
+  return VecI16{_mm_maddubs_epi16(x.raw, w.raw)};
 #endif
 }
 #else
-static inline VecI16 dot_pairs16(VecU8 w, VecU8 x) {
+static inline VecI16 dot_pairs16(VecU8 x, VecU8 w) {
   const I16 d;
-  const VecI16 w_bytes = hn::BitCast(d, w), x_bytes = hn::BitCast(d, x);
+  const hn::RebindToUnsigned<I16> unsigned_d;
+  const VecI16 x_bytes = hn::BitCast(d, x), w_bytes = hn::BitCast(d, w);
+  const VecI16 odd_x = hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(unsigned_d, x)));
   const VecI16 even =
-      hn::Mul(hn::And(w_bytes, hn::Set(d, 0xff)), hn::ShiftRight<8>(hn::ShiftLeft<8>(x_bytes)));
-  return hn::Add(even, hn::Mul(hn::ShiftRight<8>(w_bytes), hn::ShiftRight<8>(x_bytes)));
+      hn::Mul(hn::And(x_bytes, hn::Set(d, 0xff)), hn::ShiftRight<8>(hn::ShiftLeft<8>(w_bytes)));
+  return hn::Add(even, hn::Mul(odd_x, hn::ShiftRight<8>(w_bytes)));
 }
 #endif
 static inline VecI32 widen_add(VecI32 sum, VecI16 pairs) {
   const VecI32 p = hn::BitCast(I32(), pairs);
   return hn::Add(sum, hn::Add(hn::ShiftRight<16>(p), hn::ShiftRight<16>(hn::ShiftLeft<16>(p))));
 }
-static inline VecI32 dot_pair(VecI32 sum, VecU8 even_w, VecU8 odd_w, VecU8 even_x, VecU8 odd_x) {
-  return widen_add(sum, hn::Add(dot_pairs16(even_w, even_x), dot_pairs16(odd_w, odd_x)));
+static inline VecI32 dot_pair(VecI32 sum, VecU8 even_x, VecU8 odd_x, VecU8 even_w, VecU8 odd_w) {
+  return widen_add(sum, hn::Add(dot_pairs16(even_x, even_w), dot_pairs16(odd_x, odd_w)));
 }
 #endif
 
@@ -239,11 +259,11 @@ static inline void transpose_scales(const uint8_t* s0, const uint8_t* s1, const 
 
 // Blocks [b, b + kChains) of R rows and four outputs; the parts of `valid` say which blocks exist.
 template <int R, bool kWhole>
-static inline void few_rows_step(const Int8Rows& x, int64_t row, int b, const uint8_t* const (&w)[4],
+static inline void few_rows_step(const RoundedRows& x, int64_t row, int b, const uint8_t* const (&w)[4],
                                  Vec weight_scale, hn::Mask<F32> valid, Vec (&sums)[R]) {
   const U8 d8;
   const I32 d32;
-  const auto table = hn::LoadDup128(d8, kTwicePlus12);
+  const auto table = hn::LoadDup128(d8, reinterpret_cast<const uint8_t*>(kTwice));
   VecU8 even_w[4], odd_w[4];
 #pragma GCC unroll 4
   for (int o = 0; o < 4; ++o) {
@@ -256,27 +276,15 @@ static inline void few_rows_step(const Int8Rows& x, int64_t row, int b, const ui
   const auto part = hn::SetTableIndices(d32, kPart);
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
-    // Each load holds the even and odd columns of kChains / 2 blocks in turn; sort them into even and odd.
-    const int8_t* values = x.row_values(row + r) + b * kBlock;
-    VecU8 even_x, odd_x;
-#if HWY_TARGET == HWY_AVX3
-    const __m512i lower = _mm512_loadu_si512(values), upper = _mm512_loadu_si512(values + 64);
-    even_x = VecU8{_mm512_shuffle_i64x2(lower, upper, 0x88)};
-    odd_x = VecU8{_mm512_shuffle_i64x2(lower, upper, 0xdd)};
-#else
-    const auto lower = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(values));
-    const auto upper = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(values) + kLanes * 4);
-    if constexpr (kChains == 1) {
-      even_x = lower;
-      odd_x = upper;
-    } else {
-      even_x = hn::ConcatLowerLower(d8, upper, lower);
-      odd_x = hn::ConcatUpperUpper(d8, upper, lower);
-    }
-#endif
+    const uint8_t* parts = x.step_bytes(row + r, b);
+    VecU8 part_x[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) part_x[i] = hn::LoadU(d8, parts + size_t(i) * RoundedRows::kPartBytes);
     VecI32 dots[4];
 #pragma GCC unroll 4
-    for (int o = 0; o < 4; ++o) dots[o] = dot_pair(hn::Zero(d32), even_w[o], odd_w[o], even_x, odd_x);
+    for (int o = 0; o < 4; ++o)
+      dots[o] = dot_pair(hn::Zero(d32), part_x[0], part_x[1], hn::Xor(even_w[o], part_x[2]),
+                         hn::Xor(odd_w[o], part_x[3]));
     const VecI32 corrections =
         hn::TableLookupLanes(hn::LoadDup128(d32, x.row_corrections(row + r) + b), part);
     const Vec four_halves = hn::LoadDup128(F32(), x.row_halves(row + r) + b);
@@ -289,7 +297,7 @@ static inline void few_rows_step(const Int8Rows& x, int64_t row, int b, const ui
 
 // Four outputs of R rows.
 template <int R>
-static void few_rows_tile(const Int8Rows& x, int64_t row, const uint8_t* const (&w)[4],
+static void few_rows_tile(const RoundedRows& x, int64_t row, const uint8_t* const (&w)[4],
                           const uint8_t* const (&s)[4], Vec4 (&out)[R]) {
   Vec sums[R];
   for (int r = 0; r < R; ++r) sums[r] = zero();
@@ -331,8 +339,8 @@ static void few_rows_tile(const Int8Rows& x, int64_t row, const uint8_t* const (
 }
 
 template <int R>
-static void few_rows_fast(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, const Int8Rows& x, int o_begin,
-                          int o_end, int r) {
+static void few_rows_fast(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, const RoundedRows& x,
+                          int o_begin, int o_end, int r) {
   for (int o = o_begin; o < o_end; o += 4) {
     const uint8_t *w[4], *s[4];
     for (int j = 0; j < 4; ++j) {
@@ -381,7 +389,7 @@ static void unpack(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, int o, i
   const U8 d8;
   const U32 d32;
   const hn::Repartition<uint64_t, F32> d64;
-  const auto table = hn::LoadDup128(d8, kTwicePlus12);
+  const auto table = hn::LoadDup128(d8, reinterpret_cast<const uint8_t*>(kTwice));
   const uint8_t *w[kLanes], *s[kLanes];
   for (int j = 0; j < kLanes; ++j) {
     const size_t out = size_t(o + j < a.out_dim ? o + j : a.out_dim - 1);
@@ -425,28 +433,31 @@ static void unpack(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, int o, i
   }
 }
 
-static inline VecU8 broadcast_quad(const int8_t* values) {
+static inline VecU8 broadcast_quad(const uint8_t* values) {
   int32_t quad;
   memcpy(&quad, values, sizeof quad);
   return hn::BitCast(U8(), hn::Set(I32(), quad));
 }
 
-// The block sums of R rows x V vectors of outputs; `sums` starts with the corrections.
+// The block sums of R rows x V vectors of outputs; `sums` starts with the corrections, `x` points to the even
+// magnitudes of each row.
 template <int R, int V>
-static inline void block_tile(const Unpacked& u, int v, int k, const int8_t* x, int64_t x_stride,
+static inline void block_tile(const Unpacked& u, int v, int k, const uint8_t* const (&x)[R],
                               VecI32 (&sums)[R][V]) {
+  constexpr int kPart = RoundedRows::kPartBytes;
   const U8 d8;
 #if defined(__AVX512VNNI__)
 #pragma GCC unroll 8
   for (int q = 0; q < kQuads; ++q) {
+    const int at = q / 4 * kPart + q % 4 * 4;
     VecU8 w[V];
 #pragma GCC unroll 4
     for (int j = 0; j < V; ++j) w[j] = hn::Load(d8, u.quads[v + j][k][q][0]);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const VecU8 quad = broadcast_quad(x + r * x_stride + 4 * q);
+      const VecU8 magnitude = broadcast_quad(x[r] + at), sign = broadcast_quad(x[r] + at + 2 * kPart);
 #pragma GCC unroll 4
-      for (int j = 0; j < V; ++j) sums[r][j] = dot_quad(sums[r][j], w[j], quad);
+      for (int j = 0; j < V; ++j) sums[r][j] = dot_quad(sums[r][j], magnitude, hn::Xor(w[j], sign));
     }
   }
 #else
@@ -458,12 +469,13 @@ static inline void block_tile(const Unpacked& u, int v, int k, const int8_t* x, 
     for (int j = 0; j < 4; ++j) w[j] = hn::Load(d8, u.quads[v][k][q + j][0]);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const int8_t* quads = x + r * x_stride + 4 * q;
-      const VecI16 lower =
-          hn::Add(dot_pairs16(w[0], broadcast_quad(quads)), dot_pairs16(w[1], broadcast_quad(quads + 4)));
-      const VecI16 upper = hn::Add(dot_pairs16(w[2], broadcast_quad(quads + 8)),
-                                   dot_pairs16(w[3], broadcast_quad(quads + 12)));
-      sums[r][0] = widen_add(sums[r][0], hn::Add(lower, upper));
+      const uint8_t* quads = x[r] + q / 4 * kPart;
+      const auto products = [&](int j) {
+        return dot_pairs16(broadcast_quad(quads + 4 * j),
+                           hn::Xor(w[j], broadcast_quad(quads + 2 * kPart + 4 * j)));
+      };
+      sums[r][0] = widen_add(sums[r][0],
+                             hn::Add(hn::Add(products(0), products(1)), hn::Add(products(2), products(3))));
     }
   }
 #endif
@@ -471,35 +483,38 @@ static inline void block_tile(const Unpacked& u, int v, int k, const int8_t* x, 
 
 using Chains = float[kChains][kOutBlock];  // of one row
 
-// Adds one run of blocks to the chains of R rows.
+// Adds a run of blocks to the chains of R rows; `x`, `corrections` and `halves` point to its begin in the first row.
+// Not inlined: among the loops around it compilers run out of registers.
 template <int R>
-static void run_tile(const Unpacked& u, int v, int blocks, const Int8Rows& x, int64_t row, int b, bool first,
-                     Chains* kept) {
+[[gnu::noinline]] static void run_tile(const Unpacked& u, int v, int blocks, const uint8_t* x,
+                                       int64_t x_stride, const int32_t* corrections, const float* halves,
+                                       int64_t scale_stride, Chains* kept) {
   constexpr int V = kFastVectors;
-  const int64_t x_stride = int64_t(x.blocks) * kBlock;
   for (int c = 0; c < kChains && c < blocks; ++c) {
     Vec chain[R][V];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int j = 0; j < V; ++j) chain[r][j] = first ? zero() : load(kept[r][c] + (v + j) * kLanes);
+      for (int j = 0; j < V; ++j) chain[r][j] = load(kept[r][c] + (v + j) * kLanes);
     for (int k = c; k < blocks; k += kChains) {
-      const int8_t* values = x.row_values(row) + (b + k) * kBlock;
-      const int32_t* corrections = x.row_corrections(row) + b + k;
-      const float* halves = x.row_halves(row) + b + k;
+      const uint8_t* values[R];
       VecI32 sums[R][V];
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r)
+      for (int r = 0; r < R; ++r) {
+        const uint8_t* step = x + r * x_stride + k / kChains * RoundedRows::kStepBytes;
+        values[r] = step + c * kBlockBytes;
+        prefetch(step + R * x_stride + c * 64);  // a part of the rows to come
 #pragma GCC unroll 4
-        for (int j = 0; j < V; ++j) sums[r][j] = hn::Set(I32(), corrections[r * x.blocks]);
-      block_tile<R, V>(u, v, k, values, x_stride, sums);
+        for (int j = 0; j < V; ++j) sums[r][j] = hn::Set(I32(), corrections[r * scale_stride + k]);
+      }
+      block_tile<R, V>(u, v, k, values, sums);
 #pragma GCC unroll 4
       for (int j = 0; j < V; ++j) {
         const Vec weight_scale = hn::Load(F32(), u.scales[v + j][k]);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
           chain[r][j] = fma(hn::ConvertTo(F32(), sums[r][j]),
-                            hn::Mul(set(halves[r * x.blocks]), weight_scale), chain[r][j]);
+                            hn::Mul(set(halves[r * scale_stride + k]), weight_scale), chain[r][j]);
       }
     }
 #pragma GCC unroll 8
@@ -510,27 +525,29 @@ static void run_tile(const Unpacked& u, int v, int blocks, const Int8Rows& x, in
 }
 
 // Outputs [o, o + outs) of rows [r_begin, r_begin + rows) of a group, at most kFastRowBlock rows.
-static void many_rows_fast(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, const Int8Rows& x, int o,
+static void many_rows_fast(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, const RoundedRows& x, int o,
                            int outs, int r_begin, int rows) {
   Unpacked u;
   alignas(64) Chains kept[kFastRowBlock];
+  memset(kept, 0, size_t(rows) * sizeof(Chains));
   const int vectors = (outs + kLanes * kFastVectors - 1) / (kLanes * kFastVectors) * kFastVectors;
   for (int b = 0; b < x.blocks; b += kRunBlocks) {
     const int blocks = x.blocks - b < kRunBlocks ? x.blocks - b : kRunBlocks;
     for (int v = 0; v < vectors; ++v) unpack(a, g, o + v * kLanes, b, blocks, v, u);
     for (int r = 0; r < rows; r += kFastRowTile)
       with_rows<kFastRowTile>(rows - r < kFastRowTile ? rows - r : kFastRowTile, [&](auto tile_rows) {
+        const int64_t row = g.row_begin + r_begin + r;
         for (int v = 0; v < vectors; v += kFastVectors)
-          run_tile<tile_rows()>(u, v, blocks, x, g.row_begin + r_begin + r, b, b == 0, kept + r);
+          run_tile<tile_rows()>(u, v, blocks, x.step_bytes(row, b), x.stride, x.row_corrections(row) + b,
+                                x.row_halves(row) + b, x.scale_stride(), kept + r);
       });
   }
 
-  // Chains that no block belongs to are zero.
   for (int r = 0; r < rows; ++r) {
     float* y = g.y + (r_begin + r) * a.y_stride + o;
     for (int j = 0; j < outs; j += kLanes) {
       Vec chains[kChains];
-      for (int c = 0; c < kChains; ++c) chains[c] = c < x.blocks ? load(kept[r][c] + j) : zero();
+      for (int c = 0; c < kChains; ++c) chains[c] = load(kept[r][c] + j);
       for (int half = kChains / 2; half > 0; half /= 2)
         for (int c = 0; c < half; ++c) chains[c] = hn::Add(chains[c], chains[c + half]);
       if (j + kLanes <= outs)
@@ -542,7 +559,7 @@ static void many_rows_fast(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& g, 
 }
 
 static void fast(const Mxfp4LinearArgs& a, Queue& queue) {
-  const Int8Rows x(a);
+  const RoundedRows x(a);
   queue.parallel_for(a.rows, [&](int64_t r) { x.round(r, a.x + r * a.x_stride); });
 
   int rows_max = 0;

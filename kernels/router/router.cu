@@ -92,16 +92,15 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
   const double factor = a.renormalize ? a.scale / (sum + 1e-20) : a.scale;
   for (int slot = lane; slot < a.top_k; slot += kWarp) {
     a.expert_ids[t * a.top_k + slot] = chosen_ids[slot];
-    a.expert_weights[t * a.top_k + slot] =
-        finite < a.top_k ? NAN : float(s[chosen_ids[slot]] * factor);
+    a.expert_weights[t * a.top_k + slot] = finite < a.top_k ? NAN : float(s[chosen_ids[slot]] * factor);
   }
 }
 
 }  // namespace
 
 void cuda::router(const RouterArgs& a, Queue& queue) {
-  launch(queue, unsigned(a.tokens), kThreads, 2 * sizeof(float) * size_t(a.experts) + sizeof(int32_t) * size_t(a.top_k),
-         router_kernel, a);
+  launch(queue, unsigned(a.tokens), kThreads,
+         2 * sizeof(float) * size_t(a.experts) + sizeof(int32_t) * size_t(a.top_k), router_kernel, a);
 }
 
 }  // namespace dsa

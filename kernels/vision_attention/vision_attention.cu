@@ -48,6 +48,7 @@ __global__ void __launch_bounds__(kAttendThreads)
 
 // The fast route; see common/attention_f16.cuh.
 struct PictureRows {
+  using Value = float;
   const VisionAttentionArgs& a;
   const VisionAttentionRun& run;
   int h, t;  // the first query
@@ -55,7 +56,7 @@ struct PictureRows {
   float scale;
   int begin, end;
 
-  __device__ F16Rows rows(int p) const {
+  __device__ F16Rows<float> rows(int p) const {
     const int64_t at = (run.k_begin + p) * a.kv_token_stride + h * a.kv_head_stride;
     return {a.k + at, a.v + at, a.kv_token_stride, a.kv_token_stride, 0, min(kF16Keys, run.keys - p)};
   }
@@ -74,7 +75,7 @@ constexpr int kFastBlocks = 64;  // of one head and picture
 
 // Grid (kFastBlocks, heads, num_runs). Reads keys and values once per kF16Queries queries.
 template <int kDim>
-__global__ void __launch_bounds__(kF16Warps* kWarp)
+__global__ void __launch_bounds__(kF16Warps* kWarp, kDim <= 64 ? 2 : 1)
     vision_attention_fast_kernel(const __grid_constant__ VisionAttentionArgs a) {
   auto* tiles = dynamic_shared<F16Tile<kDim>>();
   begin_kernel();

@@ -158,7 +158,7 @@ PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route ro
       if (products == Products::gpu_fp8)
         return {Precision::rounded,
                 "weights as stored; activations rounded to bf16, or to E4M3 where an expert has many rows"};
-      return {Precision::rounded, "weights as stored; activations rounded to int8 in blocks of 32"};
+      return {Precision::rounded, "weights as stored; activations rounded to 9 bits in blocks of 32"};
     case TensorUse::stacked_experts: return {Precision::exact, "turned once at load, sums in f32"};
   }
   return {Precision::exact, ""};

@@ -6,10 +6,11 @@
 // token and selected position equal; a fixture with pictures also has vision=.., the same measure over the patches and
 // the outputs of the tower, with the same limit, and canvas=.., the largest difference of a resized pixel, at most 1.
 //
-// The fast route rounds activations to int8 for MXFP4 weights; with bf16 weights it rounds them to 12 bits and a sign and
-// their activations to 14 and a sign. In a random model that now and then tips a router or a selection, and the row's
-// logits then differ as a whole; between such rows the rounding is small. So it must keep the median row within 5 % of
-// the largest logit, and the best token in nine of ten rows whose lead is larger than twice the median row's error.
+// The fast route rounds activations to 8 bits and a sign for MXFP4 weights; with bf16 weights it rounds them to 12 bits
+// and a sign and their activations to 14 and a sign. In a random model that now and then tips a router or a selection,
+// and the row's logits then differ as a whole; between such rows the rounding is small. So it must keep the median row
+// within 5 % of the largest logit, and the best token in nine of ten rows whose lead is larger than twice the median
+// row's error.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

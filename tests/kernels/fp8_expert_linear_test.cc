@@ -62,7 +62,8 @@ struct ProductCase {
   size_t matrix() const { return size_t(fp8_tile_bytes(out_dim, in_dim)); }
 
   Values run(void (*kernel)(const Fp8ExpertLinearArgs&, Queue&)) const {
-    const int64_t y_stride = out_dim % 4 == 0 ? out_dim + 4 : out_dim + 3;  // rows of y lie at 16 bytes, or not
+    const int64_t y_stride =
+        out_dim % 4 == 0 ? out_dim + 4 : out_dim + 3;  // rows of y lie at 16 bytes, or not
     Values y = poisoned(size_t(total) * size_t(y_stride));
     std::vector<Fp8ExpertLinearGroup> groups;
     for (size_t g = 0; g < rows.size(); ++g)
@@ -128,7 +129,8 @@ TEST_SUITE("kernels/fp8_expert_linear") {
   }
 
   TEST_CASE("agrees with the reference, ragged in every direction, groups without rows among them") {
-    for (const std::vector<int>& rows : {std::vector<int>{1}, {0, 0}, {3, 0, 130, 1}, {128, 7, 9}, {300, 5}, {61, 63, 65}})
+    for (const std::vector<int>& rows :
+         {std::vector<int>{1}, {0, 0}, {3, 0, 130, 1}, {128, 7, 9}, {300, 5}, {61, 63, 65}})
       for (const auto& [in_dim, out_dim] :
            {std::pair{32, 1}, {128, 128}, {160, 130}, {900, 70}, {2880, 24}, {256, 600}}) {
         INFO(rows.size(), " groups, the first of ", rows[0], ", ", in_dim, " -> ", out_dim);

@@ -67,7 +67,7 @@ struct Mxfp4Case {
     return y;
   }
 
-  // The same rows rounded as the fast route of a variant says: multiples of max|x| / 127 over each block, or bf16.
+  // The same rows rounded as the fast route of a variant says: multiples of max|x| / 255 over each block, or bf16.
   Mxfp4Case rounded(const std::string& variant) const {
     Mxfp4Case c = *this;
     if (variant == "cuda") {
@@ -78,7 +78,7 @@ struct Mxfp4Case {
       for (int b = 0; b < in_dim; b += 32) {
         float largest = 0;
         for (int i = b; i < b + 32; ++i) largest = std::max(largest, std::abs(c.at(r, i)));
-        const float s = largest / 127;
+        const float s = largest / 255;
         for (int i = b; i < b + 32; ++i) c.at(r, i) = s > 0 ? std::nearbyint(c.at(r, i) / s) * s : 0;
       }
     return c;
@@ -102,9 +102,9 @@ TEST_SUITE("kernels/mxfp4_linear") {
     c.blocks[0] = 0x21, c.blocks[16] = 0xf2;  // 0.5, 1 in the first block; 1, -6 in the second
     c.scales = {127, 129};
     for (int i = 0; i < 64; ++i) c.at(0, i) = 0;
-    c.at(0, 0) = 127, c.at(0, 1) = 2, c.at(0, 32) = 127, c.at(0, 33) = -3;  // s = 1 in both blocks
+    c.at(0, 0) = 255, c.at(0, 1) = 2, c.at(0, 32) = 255, c.at(0, 33) = -3;  // s = 1 in both blocks
     for (const Route route : kRoutes)
-      CHECK(c.run(ref::mxfp4_linear, route)[0] == 645.5f);  // 63.5 + 2 + 4 * (127 + 18)
+      CHECK(c.run(ref::mxfp4_linear, route)[0] == 1221.5f);  // 127.5 + 2 + 4 * (255 + 18)
   }
 
   TEST_CASE("NUM-02: all scale codes and nibbles are decoded as the table in double says") {
@@ -192,7 +192,7 @@ TEST_SUITE("kernels/mxfp4_linear") {
     for (const auto& variant : implementations(&KernelTable::mxfp4_linear)) {
       INFO(variant.name);
       CHECK(c.run(variant.run, Route::exact)[0] == 400);  // 0.5 * (1 + 3 + ... + 31) + (2 + 4 + ... + 32)
-      CHECK(std::abs(c.run(variant.run, Route::fast)[0] - 400) < 32 * 0.75 * 0.126);  // swapped: 392
+      CHECK(std::abs(c.run(variant.run, Route::fast)[0] - 400) < 32 * 0.75 * 0.063);  // swapped: 392
     }
   }
 
@@ -218,7 +218,7 @@ TEST_SUITE("kernels/mxfp4_linear") {
   }
 
   TEST_CASE("the fast route is off by at most half a step per activation") {
-    // |error| <= sum over blocks of s / 2 * sum of |W|, with s = max|x| / 127.
+    // |error| <= sum over blocks of s / 2 * sum of |W|, with s = max|x| / 255.
     Mxfp4Case c({3}, 512, 40);
     const Values exact = c.run(ref::mxfp4_linear, Route::exact);
     for (const auto& variant : implementations(&KernelTable::mxfp4_linear)) {
@@ -233,7 +233,7 @@ TEST_SUITE("kernels/mxfp4_linear") {
               largest = std::max(largest, std::abs(double(c.at(r, i))));
               weights += std::abs(mxfp4_value(c.blocks.data() + o * 256, c.scales.data() + o * 16, i));
             }
-            bound += largest / 127 / 2 * weights;
+            bound += largest / 255 / 2 * weights;
           }
           const size_t at = size_t(r) * c.y_stride() + size_t(o);
           CHECK(std::abs(double(fast[at]) - exact[at]) <= bound * 1.0001);

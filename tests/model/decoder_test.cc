@@ -1,6 +1,6 @@
 // One truth, many routes: the same tokens give the same logits and selections however they arrive.
 //
-// On the exact route: the fast one rounds activations to int8, and a difference in the last bit of an f32 can
+// On the exact route: the fast one rounds activations to 9 bits, and a difference in the last bit of an f32 can
 // move a value to the next step.
 #include <doctest/doctest.h>
 

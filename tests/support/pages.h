@@ -16,8 +16,8 @@ namespace dsa::test {
 // The cache of several sequences. Pages have a gap between them and lie in no order.
 class Pages {
  public:
-  Pages(Random& random, std::vector<int> lengths, int dim, float scale = 1)
-      : lengths_(std::move(lengths)), dim_(dim), stride_(size_t(kPageSize) * dim + 5) {
+  Pages(Random& random, std::vector<int> lengths, int dim, float scale = 1, int gap = 5)
+      : lengths_(std::move(lengths)), dim_(dim), stride_(size_t(kPageSize) * dim + gap) {
     int num_pages = 1;  // one that nobody owns
     for (int length : lengths_) {
       max_pages_ = std::max(max_pages_, pages_of(length));
