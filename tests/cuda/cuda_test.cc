@@ -150,7 +150,8 @@ TEST_SUITE("cuda") {
       fused.route = Route::exact;
       expanded.fp8_rows = one_expert.fp8_rows = 1;
       one_expert.fp8_workspace_bytes = 1;
-      serial = one_expert, serial.overlap = false;
+      serial = one_expert;
+      expanded.overlap = one_expert.overlap = true;
       std::vector<std::vector<int32_t>> prompts;
       for (const ModelOptions* options : {&fused, &expanded, &one_expert, &serial}) {
         Device device(name, *options);

@@ -70,7 +70,8 @@ TEST_SUITE("model/placement") {
       fused.route = Route::exact;
       expanded.fp8_rows = one_expert.fp8_rows = 1;
       one_expert.fp8_workspace_bytes = 1;
-      serial = one_expert, serial.overlap = false;
+      serial = one_expert;
+      expanded.overlap = one_expert.overlap = true;
       Random random(3);
       std::vector<std::vector<int32_t>> prompts;
       for (int i = 0; i < kPrompts; ++i) prompts.push_back(random_tokens(random, 150, files.config->vocab));
