@@ -4,11 +4,22 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/queue.h"
+#include "tests/support/timed_backend.h"
 
 namespace dsa::bench {
+
+using test::HostClock;
+using test::OperatorClock;
+using test::OperatorTime;
+using test::OperatorTimes;
+using test::TimedBackend;
+using test::Watch;
 
 // Subcommands return the exit status of the program.
 int kernels_bench(int threads);  // operators against the memory and the multipliers of this machine
@@ -34,5 +45,33 @@ double read_bandwidth(Queue& queue, const void* data, size_t bytes);
 // f32 operations per second of fma on registers alone, two for each; int8 ones where the processor has VNNI, else 0.
 double peak_f32(Queue& queue);
 double peak_int8(Queue& queue);
+
+inline std::vector<std::pair<double, std::string>> by_time(const OperatorTimes& times) {
+  std::vector<std::pair<double, std::string>> list;
+  for (const auto& [name, time] : times) list.push_back({time.seconds, name});
+  std::sort(list.rbegin(), list.rend());
+  return list;
+}
+
+// The operators that took at least 1 % of `total`, largest first.
+inline void print_shares(const char* what, const OperatorTimes& times, double total) {
+  printf("%s by operator:", what);
+  for (const auto& [time, name] : by_time(times))
+    if (time >= 0.01 * total) printf("  %s %.0f %%", name.c_str(), 100 * time / total);
+  printf("\n");
+}
+
+// All that were called in `steps` steps, a line each, of one step.
+inline void print_operators(const char* what, const OperatorTimes& times, int steps) {
+  double sum = 0;
+  int64_t calls = 0;
+  for (const auto& [name, time] : times) sum += time.seconds, calls += time.calls;
+  printf("  %s: %lld operators, %.1f us\n", what, (long long)(calls / steps), sum / steps * 1e6);
+  for (const auto& [time, name] : by_time(times)) {
+    const int64_t n = times.at(name).calls;
+    printf("    %-20s %5lld calls %10.1f us %5.1f %% %9.2f us each\n", name.c_str(), (long long)(n / steps),
+           time / steps * 1e6, 100 * time / sum, time / double(n) * 1e6);
+  }
+}
 
 }  // namespace dsa::bench

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/plan.h"
 #include "engine/sampler.h"
 #include "model/decoder.h"
 
@@ -19,18 +20,18 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 
 // Bytes that are neither weights nor activations, which a decode step of one sequence reads and writes.
 double state_bytes(const StateLayout& layout) { return 2.0 * double(layout.fixed_floats()) * sizeof(float); }
-double cache_bytes(const ModelConfig& c, int context) {
-  double floats = 0;
+double cache_bytes(const ModelConfig& c, CacheFormat format, int context) {
+  double values = 0;
   for (const LayerConfig& layer : c.layers) {
     if (layer.attention == AttentionKind::grouped)
-      floats += 2.0 * c.grouped.kv_dim() * (layer.window ? std::min(c.grouped.window, context) : context);
+      values += 2.0 * c.grouped.kv_dim() * (layer.window ? std::min(c.grouped.window, context) : context);
     if (layer.attention != AttentionKind::latent) continue;
     const bool selects = layer.indexer != IndexerKind::none && !c.indexer.selects_all(context);
-    floats += double(c.latent.latent_dim + c.latent.rope_dim) * (selects ? c.indexer.slots() : context);
+    values += double(c.latent.latent_dim + c.latent.rope_dim) * (selects ? c.indexer.slots() : context);
     if (selects && layer.indexer == IndexerKind::full)
-      floats += double(c.indexer.dim) * context / c.indexer.group;
+      values += double(c.indexer.dim) * context / c.indexer.group;
   }
-  return floats * sizeof(float);
+  return values * double(cache_value_bytes(format));
 }
 
 class Bench {
@@ -70,7 +71,8 @@ class Bench {
     const auto start = Clock::now();
     DSA_ASSIGN(decoder_, load_decoder(model_.config, model_.checkpoint, *timed_,
                                       {.max_step_tokens = std::max(options_.chunk, batch_max),
-                                       .max_step_sequences = batch_max},
+                                       .max_step_sequences = batch_max,
+                                       .cache_format = default_cache_format(!timed_->storage().is_host())},
                                       {}));
     load_seconds_ = seconds_between(start, Clock::now());
     int64_t pages = 0;
@@ -141,7 +143,8 @@ class Bench {
     double bytes = double(model_.head_bytes) + experts * double(model_.expert_bytes);
     for (int done = 0; done < tokens; done += options_.chunk)
       bytes += double(model_.step_bytes - model_.head_bytes) + state_bytes(decoder_->state_layout()) +
-               cache_bytes(*model_.config, std::min(tokens, done + options_.chunk));
+               cache_bytes(*model_.config, decoder_->state_layout().format,
+                           std::min(tokens, done + options_.chunk));
     const double operations = 2.0 * double(model_.config->active_parameters) * tokens;
     printf("prefill of %5d: %9.2f ms, %9.1f tokens/s, %.1f TFLOP/s; %.3f GB at %.2f GB/s", tokens, time * 1e3,
            tokens / time, operations / time * 1e-12, bytes * 1e-9, bytes / time * 1e-9);
@@ -163,11 +166,10 @@ class Bench {
     plan.sequences.push_back({&to, tokens.data(), from.length(), false});
     DSA_ASSIGN(Reservation pages, pool_->reserve(plan));
     const StateLayout& layout = decoder_->state_layout();
-    auto* rows = const_cast<float*>(pool_->latents(0, nullptr, 0).pages);  // layer 0 begins its page
-    const auto page = [&](int32_t p) { return rows + size_t(p) * layout.page_floats(); };
+    auto* pool = static_cast<char*>(pool_->latents(0, nullptr, 0).pages);  // layer 0 begins its page
+    const auto page = [&](int32_t p) { return pool + size_t(p) * layout.page_bytes(); };
     for (size_t i = 0; i < to.pages().size(); ++i)
-      timed_->storage().copy(page(to.pages()[i]), page(from.pages()[i]),
-                             layout.page_floats() * sizeof(float));
+      timed_->storage().copy(page(to.pages()[i]), page(from.pages()[i]), layout.page_bytes());
     if (layout.fixed_floats() > 0)
       timed_->storage().copy(to.next_recurrent(0), from.recurrent(0), layout.fixed_floats() * sizeof(float));
     pages.commit();
@@ -231,7 +233,7 @@ class Bench {
     const double time = median_of(times.whole);
     const double weights = double(model_.step_bytes) + experts * double(model_.expert_bytes);
     const double state = batch * state_bytes(decoder_->state_layout());
-    const double cache = batch * cache_bytes(*model_.config, context);
+    const double cache = batch * cache_bytes(*model_.config, decoder_->state_layout().format, context);
     const double bytes = weights + state + cache;
     printf(
         "decode of %2d at %5d: %8.3f ms, %8.1f tokens/s; %.3f GB (weights %.3f with %.0f experts, state "
@@ -252,12 +254,12 @@ class Bench {
       timed_->watch = Watch::steps;
       machine_.clock.take();
       for (int i = 0; i < kSteps; ++i) DSA_TRY(decode_step(sequences, nullptr));
-      const OperatorTimes steps = machine_.clock.take();
+      const OperatorTime step = machine_.clock.take()[test::kWholeStep];
       printf(
           "  host: %.1f us before the launch, %.1f us launch, %.1f us wait, %.1f us sample; device: %.1f us "
           "from first to last kernel; download of logits alone %.1f us\n",
           median_of(times.prepare) * 1e6, median_of(times.launch) * 1e6, median_of(times.wait) * 1e6,
-          median_of(times.sample) * 1e6, steps.step.seconds / double(steps.step.calls) * 1e6,
+          median_of(times.sample) * 1e6, step.seconds / double(step.calls) * 1e6,
           download_seconds(sequences.size()) * 1e6);
     }
     timed_->watch = Watch::operators;

@@ -7,7 +7,6 @@
 
 #include "bench/bench.h"
 #include "bench/synthetic_backend.h"
-#include "bench/timed_backend.h"
 
 namespace dsa::bench {
 

@@ -5,7 +5,6 @@
 #include <deque>
 
 #include "bench/bench.h"
-#include "bench/timed_backend.h"
 #include "io/picture.h"
 #include "model/vision.h"
 
@@ -126,8 +125,8 @@ Status run(int threads) {
       }));
       DSA_TRY(status);
       shown = clock.take();
-      linears.push_back(shown.linear.seconds + shown.head_linear.seconds);
-      attentions.push_back(shown.vision_attention.seconds);
+      linears.push_back(shown["linear"].seconds + shown["head_linear"].seconds);
+      attentions.push_back(shown["vision_attention"].seconds);
     }
     const double pass = (operations.linear + operations.attention) / median_of(passes);
     const double linear = operations.linear / median_of(linears);

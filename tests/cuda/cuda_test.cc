@@ -213,15 +213,15 @@ TEST_SUITE("cuda") {
     constexpr int kContext = 3 * kPageSize;
     Device device("kimi_k31/model-mxfp4", {.route = Route::exact});
     Random random(13);
-    const std::vector<int32_t> tokens = random_tokens(random, kContext, device.config->vocab);
-    SequenceState full(*device.pool, kContext), roomy(*device.pool, 2 * kContext);
-    const Values whole = device.step({&roomy}, {tokens});
-    Values last = device.step({&full}, {{tokens.begin(), tokens.end() - 5}});
-    for (int i = kContext - 5; i < kContext; ++i) last = device.step({&full}, {{tokens[size_t(i)]}});
+    const std::vector<int32_t> tokens = random_tokens(random, kContext, device.files.config->vocab);
+    SequenceState full(*device.model.pool, kContext), roomy(*device.model.pool, 2 * kContext);
+    const Values whole = device.model.step({&roomy}, {tokens});
+    Values last = device.model.step({&full}, {{tokens.begin(), tokens.end() - 5}});
+    for (int i = kContext - 5; i < kContext; ++i) last = device.model.step({&full}, {{tokens[size_t(i)]}});
     CHECK(relative_error(last, whole) < kOrder);
     StepPlan plan;
     plan.sequences.push_back({&full, tokens.data(), 1, true});
-    const auto pages = device.pool->reserve(plan);
+    const auto pages = device.model.pool->reserve(plan);
     REQUIRE_FALSE(pages.is_ok());
     CHECK(pages.status().code() == Code::context_full);
 

@@ -11,13 +11,13 @@
 #include "golden/vision_fixture.h"
 #include "io/picture.h"
 #include "state/sequence_state.h"
-#include "tests/support/noting_backend.h"
+#include "tests/support/timed_backend.h"
 
 namespace dsa::test {
 namespace {
 
-// A long prefill, a decode step and, if the model sees, a picture and a step that shows its features.
-void use_everything(const std::string& folder, const std::string& weights) {
+// A long prefill, a decode step and, if the model sees, a picture and a step that shows its features; what they called.
+OperatorTimes use_everything(const std::string& folder, const std::string& weights) {
   const std::string model_folder = join_path(folder, weights);
   auto json = read_json_file(join_path(model_folder, "config.json"), {.python_numbers = true});
   REQUIRE(json.is_ok());
@@ -26,7 +26,8 @@ void use_everything(const std::string& folder, const std::string& weights) {
   const auto checkpoint = Checkpoint::open(model_folder);
   REQUIRE(checkpoint.is_ok());
   const auto cpu = create_cpu_backend(2);
-  NotingBackend backend(*cpu.value());
+  HostClock clock;
+  TimedBackend backend(*cpu.value(), clock);
   auto decoder = load_decoder(config.value(), checkpoint.value(), backend, {}, {});
   REQUIRE_MESSAGE(decoder.is_ok(), decoder.status().message());
   auto pool = PagePool::create(decoder.value()->state_layout(), 64);
@@ -45,7 +46,7 @@ void use_everything(const std::string& folder, const std::string& weights) {
   for (int i = 0; i < 3; ++i) run(sequence, std::vector<int32_t>(200, 3 + i));
   run(sequence, {5});
 
-  if (config.value()->vision.layers == 0) return;
+  if (config.value()->vision.layers == 0) return clock.take();
   const auto picture = Picture::from_file(join_path(folder, "image_a.png"));
   REQUIRE(picture.is_ok());
   auto pass = decoder.value()->vision()->begin(std::vector<const Picture*>{&picture.value()});
@@ -57,13 +58,13 @@ void use_everything(const std::string& folder, const std::string& weights) {
   }
   const PlacedRows shown[] = {{sequence.length(), 2, pass.value()->features().f32()}};
   run(sequence, {7, 7}, shown);
+  return clock.take();
 }
 
 void compare(const std::string& family, const std::string& weights) {
   INFO(family, " ", weights);
   const std::string folder = DSA_SOURCE_DIR "/tests/golden/" + family;
-  operator_times.clear();
-  use_everything(folder, weights);
+  const OperatorTimes called = use_everything(folder, weights);
 
   const std::string model_folder = join_path(folder, weights);
   const auto json = read_json_file(join_path(model_folder, "config.json"), {.python_numbers = true});
@@ -79,8 +80,8 @@ void compare(const std::string& family, const std::string& weights) {
   }
   std::string list;
   for (const std::string& op : said)
-    if (operator_times.count(op) == 0) list += " not called: " + op;
-  for (const auto& [op, time] : operator_times)
+    if (called.count(op) == 0) list += " not called: " + op;
+  for (const auto& [op, time] : called)
     if (said.count(op) == 0) list += " not said: " + op;
   CHECK(list == "");
 }

@@ -12,7 +12,6 @@
 #include "backend/signals.h"
 
 namespace dsa {
-
 CudaStorage::CudaStorage(int ordinal, cudaStream_t stream)
     : ordinal_(ordinal), stream_(stream), allocated_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 

@@ -49,9 +49,9 @@ class EventClock final : public OperatorClock {
     for (cudaEvent_t event : events_) cudaEventDestroy(event);
   }
 
-  void begin() override { record(); }
-  void end(OperatorTime OperatorTimes::*op) override {
-    record();
+  void begin(Queue& queue) override { record(queue); }
+  void end(const char* op, Queue& queue) override {
+    record(queue);
     operators_.push_back(op);
   }
   OperatorTimes take() override {
@@ -60,7 +60,7 @@ class EventClock final : public OperatorClock {
     for (size_t i = 0; i < operators_.size(); ++i) {
       float ms = 0;
       check(cudaEventElapsedTime(&ms, events_[2 * i], events_[2 * i + 1]), "an event");
-      times.note_time(operators_[i], ms * 1e-3);
+      test::note(times, operators_[i], ms * 1e-3);
     }
     operators_.clear();
     used_ = 0;
@@ -84,9 +84,9 @@ class EventClock final : public OperatorClock {
   int64_t kernels() const override { return kernels_; }
 
  private:
-  void record() {
+  void record(Queue& queue) {
     if (used_ == events_.size()) check(cudaEventCreate(&events_.emplace_back()), "an event");
-    check(cudaEventRecordWithFlags(events_[used_++], stream_,
+    check(cudaEventRecordWithFlags(events_[used_++], static_cast<CudaQueue&>(queue).stream(),
                                    capturing_ ? cudaEventRecordExternal : cudaEventRecordDefault),
           "an event");
   }
@@ -107,7 +107,7 @@ class EventClock final : public OperatorClock {
   bool capturing_ = false;
   std::vector<cudaEvent_t> events_;  // of the operators, two for each
   size_t used_ = 0;
-  std::vector<OperatorTime OperatorTimes::*> operators_;
+  std::vector<const char*> operators_;
   int64_t kernels_ = 0;
 };
 

@@ -1,41 +1,38 @@
-// tests/bench/timed_backend.h: a backend that notes how long each operator takes, and what a step costs its host.
+// support/timed_backend.h: a backend that notes how long each operator takes, and what a step costs its host.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <functional>
-#include <tuple>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/backend.h"
-#include "bench/bench.h"
 
-namespace dsa::bench {
+namespace dsa::test {
 
 struct OperatorTime {
   double seconds = 0;
   int64_t calls = 0;
 };
-struct OperatorTimes {
-#define DSA_TIME_MEMBER(name, Args) OperatorTime name;
-  DSA_FOR_EACH_KERNEL(DSA_TIME_MEMBER)
-#undef DSA_TIME_MEMBER
-  OperatorTime step;  // that was put on the queue as a whole
+// By name, those that were called.
+using OperatorTimes = std::map<std::string, OperatorTime>;
+constexpr const char* kWholeStep = "step";  // what was put on the queue as a whole
 
-  void note_time(OperatorTime OperatorTimes::*op, double seconds) {
-    (this->*op).seconds += seconds;
-    ++(this->*op).calls;
-  }
-};
+inline void note(OperatorTimes& times, const char* op, double seconds) {
+  OperatorTime& time = times[op];
+  time.seconds += seconds;
+  ++time.calls;
+}
 
 // Notes when operators begin and end.
 class OperatorClock {
  public:
   virtual ~OperatorClock() = default;
-  virtual void begin() = 0;
-  virtual void end(OperatorTime OperatorTimes::*op) = 0;
+  virtual void begin(Queue& queue) = 0;
+  virtual void end(const char* op, Queue& queue) = 0;
   // All since the last call; waits for the device.
   virtual OperatorTimes take() = 0;
   // Runs what a backend would replay, so that the time of each operator is that of a replay.
@@ -46,9 +43,9 @@ class OperatorClock {
 
 class HostClock final : public OperatorClock {
  public:
-  void begin() override { begin_ = std::chrono::steady_clock::now(); }
-  void end(OperatorTime OperatorTimes::*op) override {
-    times_.note_time(op, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
+  void begin(Queue&) override { begin_ = std::chrono::steady_clock::now(); }
+  void end(const char* op, Queue&) override {
+    note(times_, op, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
   }
   OperatorTimes take() override { return std::exchange(times_, {}); }
 
@@ -67,9 +64,9 @@ class TimedBackend final : public Backend {
   TimedBackend(Backend& backend, OperatorClock& clock) : backend_(backend), clock_(clock) {
     DSA_ASSERT(timed_ == nullptr);
     timed_ = this;
-#define DSA_TIME_WRAP(name, Args)                                                    \
-  table_.name = [](const Args& args, Queue& queue) {                                 \
-    timed_->run(timed_->backend_.kernels().name, args, queue, &OperatorTimes::name); \
+#define DSA_TIME_WRAP(name, Args)                                     \
+  table_.name = [](const Args& args, Queue& queue) {                  \
+    timed_->run(timed_->backend_.kernels().name, args, queue, #name); \
   };
     DSA_FOR_EACH_KERNEL(DSA_TIME_WRAP)
 #undef DSA_TIME_WRAP
@@ -89,9 +86,9 @@ class TimedBackend final : public Backend {
   void replay(uint64_t key, const std::function<void()>& work) override {
     if (watch == Watch::operators) return clock_.replay(work);
     replay_begin = std::chrono::steady_clock::now();
-    if (watch == Watch::steps) clock_.begin();
+    if (watch == Watch::steps) clock_.begin(queue());
     backend_.replay(key, work);
-    if (watch == Watch::steps) clock_.end(&OperatorTimes::step);
+    if (watch == Watch::steps) clock_.end(kWholeStep, queue());
     replay_end = std::chrono::steady_clock::now();
   }
 
@@ -102,15 +99,14 @@ class TimedBackend final : public Backend {
 
  private:
   template <class Args>
-  void run(void (*kernel)(const Args&, Queue&), const Args& args, Queue& queue,
-           OperatorTime OperatorTimes::*op) {
+  void run(void (*kernel)(const Args&, Queue&), const Args& args, Queue& queue, const char* op) {
     if (watch == Watch::experts) {
       kernel(args, queue);
       return note_experts(args);
     }
-    clock_.begin();
+    clock_.begin(queue);
     kernel(args, queue);
-    clock_.end(op);
+    clock_.end(op, queue);
   }
   template <class Args>
   void note_experts(const Args&) {}
@@ -120,39 +116,16 @@ class TimedBackend final : public Backend {
     for (size_t e = 0; e + 1 < offsets.size(); ++e) experts_used += offsets[e + 1] > offsets[e] ? 1 : 0;
   }
 
+  void note_experts(const ExpertUpArgs& args) {
+    std::vector<int32_t> ids(size_t(args.tokens) * size_t(args.top_k));
+    if (!storage().read(ids.data(), args.expert_ids, ids.size() * sizeof(int32_t)).is_ok()) return;
+    experts_used += int64_t(std::set<int32_t>(ids.begin(), ids.end()).size());
+  }
+
   static inline TimedBackend* timed_ = nullptr;
   Backend& backend_;
   OperatorClock& clock_;
   KernelTable table_;
 };
 
-inline std::vector<std::tuple<double, int64_t, const char*>> by_time(const OperatorTimes& times) {
-  std::vector<std::tuple<double, int64_t, const char*>> list;
-#define DSA_TIME_LIST(name, Args) list.push_back({times.name.seconds, times.name.calls, #name});
-  DSA_FOR_EACH_KERNEL(DSA_TIME_LIST)
-#undef DSA_TIME_LIST
-  std::sort(list.rbegin(), list.rend());
-  return list;
-}
-
-// The operators that took at least 1 % of `total`, largest first.
-inline void print_shares(const char* what, const OperatorTimes& times, double total) {
-  printf("%s by operator:", what);
-  for (const auto& [time, calls, name] : by_time(times))
-    if (time >= 0.01 * total) printf("  %s %.0f %%", name, 100 * time / total);
-  printf("\n");
-}
-
-// All that were called, a line each, of one of `steps` steps.
-inline void print_operators(const char* what, const OperatorTimes& times, int steps) {
-  double sum = 0;
-  int64_t all = 0;
-  for (const auto& [time, calls, name] : by_time(times)) sum += time, all += calls;
-  printf("  %s: %lld operators, %.1f us\n", what, (long long)(all / steps), sum / steps * 1e6);
-  for (const auto& [time, calls, name] : by_time(times))
-    if (calls > 0)
-      printf("    %-20s %5lld calls %10.1f us %5.1f %% %9.2f us each\n", name, (long long)(calls / steps),
-             time / steps * 1e6, 100 * time / sum, time / double(calls) * 1e6);
-}
-
-}  // namespace dsa::bench
+}  // namespace dsa::test
