@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "kernels/common/cuda.cuh"
+#include "kernels/common/paged.h"
 
 namespace dsa {
 
@@ -48,8 +49,20 @@ inline size_t attend_shared_bytes(int k_dim, int v_dim, bool values_apart) {
                           (values_apart ? kAttendTile * v_dim : 0) + kAttendQueries * (kAttendTile + 2));
 }
 
-// Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows, something with
-// operator[]; kValuesApart; sink(i): a logit without a value, -inf if there is none; store(i, d, y). v_dim is at most
+// The first `count` values of a row, zeros behind them, `places` in all. One warp.
+template <class T>
+__device__ void copy_row(const T* row, int count, int places, float* shared) {
+  for (int d = threadIdx.x % kWarp; d < places; d += kWarp) shared[d] = d < count ? to_f32(row[d]) : 0.f;
+}
+__device__ inline void copy_row(const CacheRow& row, int count, int places, float* shared) {
+  if (row.format == CacheFormat::bf16)
+    copy_row(static_cast<const bf16*>(row.values), count, places, shared);
+  else
+    copy_row(static_cast<const float*>(row.values), count, places, shared);
+}
+
+// Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows that copy_row
+// takes; kValuesApart; sink(i): a logit without a value, -inf if there is none; store(i, d, y). v_dim is at most
 // kOut * 32.
 //
 // partial null: all splits, and store() gets the result. Else: split `split` alone, and partial + i * partial_stride
@@ -86,13 +99,11 @@ __device__ void attend(const Source& source, float* shared, float* partial = nul
       __syncthreads();  // the tile before has been used
       for (int p = warp; p < kAttendTile; p += kAttendQueries) {
         const bool exists = p < tile;
-        const auto key = exists ? source.key(begin + p) : decltype(source.key(0)){};
-        for (int d = lane; d < stride; d += kWarp)
-          k[p * stride + d] = exists && d < source.k_dim ? key[d] : 0.f;
-        if (Source::kValuesApart) {
-          const auto value = exists ? source.value(begin + p) : decltype(source.value(0)){};
-          for (int d = lane; d < source.v_dim; d += kWarp) v[p * v_stride + d] = exists ? value[d] : 0.f;
-        }
+        copy_row(exists ? source.key(begin + p) : decltype(source.key(0)){}, exists ? source.k_dim : 0,
+                 stride, k + p * stride);
+        if (Source::kValuesApart)
+          copy_row(exists ? source.value(begin + p) : decltype(source.value(0)){}, exists ? source.v_dim : 0,
+                   source.v_dim, v + p * v_stride);
       }
       __syncthreads();
 

@@ -23,14 +23,17 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int begin = blockIdx.x * kPositions, end = min(begin + kPositions, a.context);
   for (int p = begin + warp; p < end; p += kWarps) {
     const bool seen = p < a.visible[t];
-    const CacheRow k = seen ? a.k.row(sequence, p) : CacheRow{};
     float score = seen ? 0.f : -INFINITY;
-    for (int h = 0; seen && h < a.heads; ++h) {
-      float dot = 0;
-      for (int d = lane; d < a.dim; d += kWarp) dot += q[h * a.dim + d] * k[d];
-      dot = warp_sum(dot);
-      score += head_weights[h] * (dot < 0 ? 0 : dot);  // keeps NaN
-    }
+    const auto add_heads = [&](const auto* values) {
+      for (int h = 0; h < a.heads; ++h) {
+        float dot = 0;
+        for (int d = lane; d < a.dim; d += kWarp) dot += q[h * a.dim + d] * to_f32(values[d]);
+        dot = warp_sum(dot);
+        score += head_weights[h] * (dot < 0 ? 0 : dot);  // keeps NaN
+      }
+    };
+    if (seen && a.k.format == CacheFormat::bf16) add_heads(a.k.values<const bf16>(sequence, p));
+    if (seen && a.k.format == CacheFormat::f32) add_heads(a.k.values<const float>(sequence, p));
     if (lane == 0) a.scores[t * a.scores_stride + p] = score;
   }
 }

@@ -11,15 +11,17 @@ namespace {
 
 constexpr int kDim = 128, kHalves = kDim / 64;    // tiles side by side
 constexpr int kKeysBytes = kHalves * kTileBytes;  // of a tile of keys
-constexpr int kTilesMin = 4,
+constexpr int kTilesMin = 8,
               kBlocksOfProcessor = 8;  // tiles of a block at least; blocks, if there is enough to do
 
-template <int kHeads, int kTokens, int kGroups, int kStages>
+// A product takes the heads of kAtOnce tokens.
+template <int kHeads, int kAtOnce, int kTokens, int kGroups, int kStages>
 struct Shape {
-  static constexpr int heads = kHeads, tokens = kTokens, groups = kGroups, stages = kStages;
-  static constexpr int q_bytes = kHeads * kDim * 2;  // of a token
-  static constexpr size_t shared_bytes = size_t(kTokens) * (q_bytes + kHeads * sizeof(float)) +
-                                         size_t(kGroups) * kStages * kKeysBytes + 1024;  // aligned by hand
+  static constexpr int heads = kHeads, at_once = kAtOnce, tokens = kTokens, groups = kGroups,
+                       stages = kStages;
+  static constexpr int q_rows = kHeads * kAtOnce, q_bytes = q_rows * kDim * 2;  // of a product
+  static constexpr size_t shared_bytes =
+      size_t(kTokens / kAtOnce) * (q_bytes + q_rows * sizeof(float)) + size_t(kGroups) * kStages * kKeysBytes;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -50,28 +52,17 @@ template <class S>
 __global__ void __launch_bounds__(S::groups* kGroupThreads)
     index_scores_kernel(const __grid_constant__ IndexScoresArgs a, int tiles) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* q = first_tile(dynamic_shared<uint8_t>());  // [tokens, halves, heads, 64]
-  uint8_t* all_keys = q + S::tokens * S::q_bytes;      // [groups, stages, halves, 64, 64]
+  uint8_t* q = shared_tiles();                                  // [products, halves, q_rows, 64]
+  uint8_t* all_keys = q + S::tokens / S::at_once * S::q_bytes;  // [groups, stages, halves, 64, 64]
   auto* weights = reinterpret_cast<float*>(all_keys + S::groups * S::stages * kKeysBytes);  // [tokens, heads]
   begin_kernel();
   const int64_t t0 = int64_t(blockIdx.y) * S::tokens;
   const int tokens = int(min(int64_t(S::tokens), a.tokens - t0));
   const int p_begin = blockIdx.x * tiles * kTileRows, p_end = min(p_begin + tiles * kTileRows, a.context);
 
-  const auto* from = reinterpret_cast<const float4*>(a.q_row(t0, 0));
-  for (int i = threadIdx.x; i < tokens * S::heads * (kDim / 8); i += blockDim.x) {
-    const int row = i / (kDim / 8), c = i % (kDim / 8), token = row / S::heads, h = row % S::heads;
-    *reinterpret_cast<uint4*>(q + token * S::q_bytes + c / 8 * (S::heads * 128) + piece(h, c % 8)) =
-        piece_of(from[2 * i], from[2 * i + 1]);
-  }
-  for (int i = threadIdx.x; i < tokens * S::heads; i += blockDim.x)
-    weights[i] = a.head_weights[t0 * S::heads + i];
-  show_to_products();
-  __syncthreads();
-
-  const int group = threadIdx.x / kGroupThreads, warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
+  const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   uint8_t* keys = all_keys + group * S::stages * kKeysBytes;
-  const int row = warp * 16 + lane / 4 + lane % 4 * 8;  // that lanes with lane % 4 < 2 write
+  const int row = warp * 16 + lane / 4 + lane % 2 * 8;  // that the lane writes, of every other token
 
   // Tokens of one sequence go over its keys together.
   for (int first = 0, next = 0; first < tokens; first = next) {
@@ -79,7 +70,8 @@ __global__ void __launch_bounds__(S::groups* kGroupThreads)
     int visible = 0;
     for (next = first; next < tokens && a.sequence_of[t0 + next] == sequence; ++next)
       visible = max(visible, a.visible[t0 + next]);
-    const int seen_end = min(p_end, visible);
+    next = __shfl_sync(kAllLanes, next, 0);  // so that the compiler knows that a warp agrees
+    const int seen_end = __shfl_sync(kAllLanes, min(p_end, visible), 0);
     constexpr int kStep = S::groups * kTileRows;
     const int p_first = p_begin + group * kTileRows;
     meet(1 + group, kGroupThreads);  // the keys of the sequence before have been used
@@ -87,6 +79,21 @@ __global__ void __launch_bounds__(S::groups* kGroupThreads)
       if (p_first + i * kStep < seen_end)
         copy_keys(a.k, sequence, p_first + i * kStep, seen_end, keys + i * kKeysBytes);
       commit_copies();
+    }
+    if (first == 0) {  // while the first keys are on their way
+      const auto* from = reinterpret_cast<const float4*>(a.q_row(t0, 0));
+#pragma unroll 4
+      for (int i = threadIdx.x; i < S::tokens * S::heads * (kDim / 8); i += S::groups * kGroupThreads) {
+        const int r = i / (kDim / 8), c = i % (kDim / 8);
+        const bool exists = r < tokens * S::heads;
+        const float4 low = exists ? from[2 * i] : float4{}, high = exists ? from[2 * i + 1] : float4{};
+        *reinterpret_cast<uint4*>(q + r / S::q_rows * S::q_bytes + c / 8 * (S::q_rows * 128) +
+                                  piece(r % S::q_rows, c % 8)) = piece_of(low, high);
+      }
+      for (int i = threadIdx.x; i < tokens * S::heads; i += blockDim.x)
+        weights[i] = a.head_weights[t0 * S::heads + i];
+      show_to_products();
+      __syncthreads();
     }
     int stage = 0, p = p_first;
     for (; p < seen_end; p += kStep) {
@@ -98,32 +105,36 @@ __global__ void __launch_bounds__(S::groups* kGroupThreads)
         copy_keys(a.k, sequence, ahead, seen_end, keys + (stage + S::stages - 1) % S::stages * kKeysBytes);
       commit_copies();
       const uint64_t k_operand = operand(keys + stage * kKeysBytes);
-      for (int token = first; token < next; ++token) {
-        const uint64_t q_operand = operand(q + token * S::q_bytes);
-        float dots[S::heads / 2];
+      for (int product = first / S::at_once; product * S::at_once < next; ++product) {
+        const uint64_t q_operand = operand(q + product * S::q_bytes);
+        float dots[S::q_rows / 2];
         begin_multiply();
 #pragma unroll
         for (int i = 0; i < kDim / 16; ++i)
-          multiply(dots, k_operand + (i / 4 * kTileBytes + i % 4 * 32 >> 4),
-                   q_operand + (i / 4 * S::heads * 128 + i % 4 * 32 >> 4), i > 0);
+          multiply(dots, k_operand + ((i / 4 * kTileBytes + i % 4 * 32) >> 4),
+                   q_operand + ((i / 4 * S::q_rows * 128 + i % 4 * 32) >> 4), i > 0);
         commit_multiply();
-        const auto* w = reinterpret_cast<const float2*>(weights + token * S::heads + lane % 4 * 2);
+        const auto* w = reinterpret_cast<const float2*>(weights + product * S::q_rows + lane % 4 * 2);
         wait_multiply();
-        float low = 0, high = 0;
 #pragma unroll
-        for (int j = 0; j < S::heads / 8; ++j) {
-          const float2 weight = w[4 * j];
-          low = fmaf(weight.x, relu(dots[4 * j]), low), low = fmaf(weight.y, relu(dots[4 * j + 1]), low);
-          high = fmaf(weight.x, relu(dots[4 * j + 2]), high),
-          high = fmaf(weight.y, relu(dots[4 * j + 3]), high);
+        for (int token = 0; token < S::at_once; ++token) {
+          float low = 0, high = 0;
+#pragma unroll
+          for (int i = 0; i < S::heads / 8; ++i) {
+            const int j = token * (S::heads / 8) + i;
+            const float2 weight = w[4 * j];
+            low = fmaf(weight.x, relu(dots[4 * j]), low), high = fmaf(weight.x, relu(dots[4 * j + 2]), high);
+            low = fmaf(weight.y, relu(dots[4 * j + 1]), low),
+            high = fmaf(weight.y, relu(dots[4 * j + 3]), high);
+          }
+          low += __shfl_xor_sync(kAllLanes, low, 1), high += __shfl_xor_sync(kAllLanes, high, 1);
+          low += __shfl_xor_sync(kAllLanes, low, 2), high += __shfl_xor_sync(kAllLanes, high, 2);
+          const int at = product * S::at_once + token;
+          if (lane % 4 / 2 == token % 2 && at >= first && at < next && p + row < p_end)
+            a.scores[(t0 + at) * a.scores_stride + p + row] = p + row >= a.visible[t0 + at] ? -INFINITY
+                                                              : lane % 2 == 0               ? low
+                                                                                            : high;
         }
-        low += __shfl_xor_sync(kAllLanes, low, 1), high += __shfl_xor_sync(kAllLanes, high, 1);
-        low += __shfl_xor_sync(kAllLanes, low, 2), high += __shfl_xor_sync(kAllLanes, high, 2);
-        const int64_t t = t0 + token;
-        if (lane % 4 < 2 && p + row < p_end)
-          a.scores[t * a.scores_stride + p + row] = p + row >= a.visible[t] ? -INFINITY
-                                                    : lane % 4 == 0         ? low
-                                                                            : high;
       }
       stage = (stage + 1) % S::stages;
     }
@@ -150,7 +161,9 @@ void run(const IndexScoresArgs& a, Queue& queue) {
 // Few tokens are taken to be of different sequences.
 template <int kHeads>
 void run(const IndexScoresArgs& a, Queue& queue) {
-  a.tokens <= 64 ? run<Shape<kHeads, 1, 2, 3>>(a, queue) : run<Shape<kHeads, 4, 4, 2>>(a, queue);
+  constexpr int kAtOnce = 128 / kHeads;
+  a.tokens <= 64 ? run<Shape<kHeads, 1, 1, 2, 3>>(a, queue)
+                 : run<Shape<kHeads, kAtOnce, 2 * kAtOnce, 4, 2>>(a, queue);
 }
 
 bool aligned(const PagedRows& k) { return uintptr_t(k.pages) % 16 == 0 && k.page_stride % 16 == 0; }

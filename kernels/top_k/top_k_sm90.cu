@@ -9,8 +9,7 @@ namespace dsa {
 namespace {
 
 constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
-constexpr int kBins = 2048, kDigits = 3;  // digits of 11, 11 and 10 bits
-constexpr int kFewRows = 64, kBlocksOfFew = 8, kBlocksOfMany = 2;
+constexpr int kBins = 2048, kDigits = 3;      // digits of 11, 11 and 10 bits
 constexpr size_t kKeysBytesMax = 160 * 1024;  // of a block; longer stretches are read again from the scores
 
 struct Shared {
@@ -51,24 +50,24 @@ __device__ int sum_below(int count, int* sums) {
 }
 #endif
 
-// Grid (blocks * tokens) in clusters of `blocks`. Reads scores once if the keys of a block, at most `room`, fit.
-__global__ void __launch_bounds__(kThreads, 1)
-    top_k_kernel(const __grid_constant__ TopKArgs a, int blocks, int room) {
+// Grid (kBlocks * tokens) in clusters of kBlocks. Reads scores once if the keys of a block, at most `room`, fit.
+template <int kBlocks>
+__global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constant__ TopKArgs a, int room) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   auto* keys = dynamic_shared<uint32_t>();
   __shared__ Shared shared;
   for (int i = threadIdx.x; i < kDigits * kBins; i += kThreads) (&shared.counts[0][0])[i] = 0;
   begin_kernel();
-  const int64_t t = blockIdx.x / blocks;
-  const int block = blockIdx.x % blocks, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int64_t t = blockIdx.x / kBlocks;
+  const int block = blockIdx.x % kBlocks, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int visible = a.visible[t];
   int32_t* selected = a.selected + t * a.top_k;
   if (visible <= a.top_k) {
-    for (int i = blockIdx.x % blocks * kThreads + threadIdx.x; i < a.top_k; i += blocks * kThreads)
+    for (int i = blockIdx.x % kBlocks * kThreads + threadIdx.x; i < a.top_k; i += kBlocks * kThreads)
       selected[i] = i < visible ? i : -1;
     return;
   }
-  const int stretch = (visible + blocks - 1) / blocks, begin = min(block * stretch, visible),
+  const int stretch = (visible + kBlocks - 1) / kBlocks, begin = min(block * stretch, visible),
             count = min(stretch, visible - begin);
   const float* scores = a.scores + t * a.scores_stride + begin;
   const bool fits = stretch <= room;
@@ -106,7 +105,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     // From the highest bin down: two bins a thread.
     const int low = kBins - 2 - 2 * int(threadIdx.x);
     int2 of = {0, 0};  // the lower bin, then the higher one
-    for (int other = 0; other < blocks; ++other) {
+#pragma unroll
+    for (int other = 0; other < kBlocks; ++other) {
       const int2 counted = load_int2(address_in(counts + low, other));
       of.x += counted.x, of.y += counted.y;
     }
@@ -144,9 +144,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   meet_cluster();
   int2 before = shared.kept[warp];
-  for (int other = 0; other < block; ++other) {
+#pragma unroll
+  for (int other = 0; other < kBlocks; ++other) {
     const int2 of_block = load_int2(address_in(&shared.block_kept, other));
-    before.x += of_block.x, before.y += of_block.y;
+    if (other < block) before.x += of_block.x, before.y += of_block.y;
   }
   const unsigned below = (1u << lane) - 1;
   for (int i = run_begin + lane; i - lane < run_end; i += kWarp) {
@@ -162,14 +163,22 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
+template <int kBlocks>
+void run(const TopKArgs& a, Queue& queue) {
+  const size_t wanted = size_t(ceil_div(a.scores_stride, kBlocks)) * sizeof(uint32_t);
+  const size_t bytes = wanted < kKeysBytesMax ? wanted : 0;
+  launch_clusters(queue, unsigned(a.tokens) * kBlocks, kBlocks, kThreads, bytes, top_k_kernel<kBlocks>, a,
+                  int(bytes / sizeof(uint32_t)));
+}
+
 }  // namespace
 
+// Two blocks fit on a multiprocessor.
 void sm90::top_k(const TopKArgs& a, Queue& queue) {
-  const int blocks = a.tokens <= kFewRows ? kBlocksOfFew : kBlocksOfMany;
-  const size_t wanted = size_t(ceil_div(a.scores_stride, blocks)) * sizeof(uint32_t);
-  const size_t bytes = wanted < kKeysBytesMax ? wanted : 0;
-  launch_clusters(queue, unsigned(a.tokens) * unsigned(blocks), blocks, kThreads, bytes, top_k_kernel, a,
-                  blocks, int(bytes / sizeof(uint32_t)));
+  const int blocks = 2 * static_cast<CudaQueue&>(queue).device().multiprocessors;
+  if (8 * a.tokens <= blocks) return run<8>(a, queue);
+  if (4 * a.tokens <= blocks) return run<4>(a, queue);
+  run<2>(a, queue);
 }
 
 }  // namespace dsa

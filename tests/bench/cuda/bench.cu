@@ -674,7 +674,8 @@ void top_k(Bench& b, const char* name, int tokens, int context) {
   b.report(name, s, double(tokens) * context * 4, b.read, kRead);
 }
 
-// `tokens` tokens that select `top_k` of `context` positions each; of one sequence each, or all of one.
+// `tokens` tokens that select `top_k` of `context` positions each, or see them all if it is 0; of one sequence each, or
+// all of one.
 void sparse_attention(Bench& b, const char* name, CacheFormat format, int tokens, int heads, int context,
                       int top_k, bool prefill = false) {
   Memory memory;
@@ -696,23 +697,24 @@ void sparse_attention(Bench& b, const char* name, CacheFormat format, int tokens
   const float *q = memory.floats(size_t(all) * heads * latent),
               *q_rope = memory.floats(size_t(all) * heads * rope);
   float* o = memory.of<float>(size_t(all) * heads * latent);
-  const int32_t *of = memory.copy(sequence_of), *lists = memory.copy(selected),
+  const int rows = top_k > 0 ? top_k : context;
+  const int32_t *of = memory.copy(sequence_of), *lists = top_k > 0 ? memory.copy(selected) : nullptr,
                 *seen = memory.copy(std::vector<int32_t>(size_t(all), context));
   const double s = b.seconds(std::max(sets, 4), [&](int i) {
     const int64_t first = int64_t(i % sets) * tokens;
     b.kernels.sparse_attention(
         {q + first * heads * latent, q_rope + first * heads * rope, of + first, seen + first,
-         lists + first * top_k, latents, o + first * heads * latent, int64_t(heads) * rope, rope, tokens,
-         heads, latent, rope, top_k, 0.05f, Route::fast},
+         top_k > 0 ? lists + first * top_k : nullptr, latents, o + first * heads * latent,
+         int64_t(heads) * rope, rope, tokens, heads, latent, rope, top_k, 0.05f, Route::fast},
         b.queue);
   });
   if (prefill)
-    b.report_rate(name, s, 2.0 * tokens * heads * top_k * (dim + latent), b.bf16_rate,
+    b.report_rate(name, s, 2.0 * tokens * heads * rows * (dim + latent), b.bf16_rate,
                   "bf16 rate of cuBLASLt");
   else
     b.report(name, s,
              double(tokens) *
-                 (top_k * double(dim) * double(cache_value_bytes(format)) + heads * (dim + latent) * 4.0),
+                 (rows * double(dim) * double(cache_value_bytes(format)) + heads * (dim + latent) * 4.0),
              b.read, kRead);
 }
 
@@ -814,6 +816,9 @@ int main(int argc, char** argv) {
     sparse_attention(b, "sparse decode bf16, 64 heads, batch 1, top 2048", bf16, 1, 64, 8192, 2048);
     sparse_attention(b, "sparse decode bf16, 16 heads, batch 32, top 2048", bf16, 32, 16, 8192, 2048);
     sparse_attention(b, "sparse decode bf16, 128 heads, batch 32, top 2048", bf16, 32, 128, 8192, 2048);
+    sparse_attention(b, "latent decode bf16, 32 heads, batch 1, all of 2048", bf16, 1, 32, 2048, 0);
+    sparse_attention(b, "latent decode bf16, 32 heads, batch 8, all of 2048", bf16, 8, 32, 2048, 0);
+    sparse_attention(b, "latent decode bf16, 32 heads, batch 1, all of 131072", bf16, 1, 32, 131072, 0);
     sparse_attention(b, "sparse decode f32, 64 heads, batch 64, top 2048", f32, 64, 64, 8192, 2048);
     sparse_attention(b, "sparse decode f32, 64 heads, batch 1, top 2048", f32, 1, 64, 8192, 2048);
     sparse_attention(b, "sparse prefill bf16, 64 heads, 2048 x 2048", bf16, 2048, 64, 65536, 2048, true);
