@@ -308,7 +308,7 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request, 
   ModelOptions options;
   options.max_step_tokens = kGpuStepTokens;
   options.fp8_rows = device.fp8_rows;
-  options.cache_format = request.cache_format.value_or(default_cache_format(true));
+  options.cache_format = request.cache_format;
   DSA_ASSIGN(const ModelSize size, measure_model(*config_, headers, options));
   const int64_t most = config_->max_context;
   placement_ = Placement();
@@ -359,7 +359,7 @@ Status Plan::place_on_host(const PlanRequest& request) {
   Placement& p = placement_;
   p.sessions = request.sessions;
   p.limit = host_limit(request);
-  p.cache_format = request.cache_format.value_or(default_cache_format(false));
+  p.cache_format = request.cache_format;
   state_ = state_layout_of(*config_, p.cache_format);
 
   const uint64_t experts = weights_->expert_bytes(), page = state_.page_bytes();

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,14 +45,8 @@ struct PlanRequest {
   uint64_t leave_host_bytes = 0;                      // of what is free, to others
   std::vector<std::string> devices = {};              // empty: the first GPU on which it fits, else the CPU
   uint64_t device_bytes = 0, leave_device_bytes = 0;  // as those of the host
-  std::optional<CacheFormat> cache_format = {};       // none: default_cache_format()
+  CacheFormat cache_format = CacheFormat::f32;        // on every device
 };
-
-// What a cache keeps where nobody asks for a format.
-constexpr CacheFormat default_cache_format(bool on_gpu) {
-  (void)on_gpu;
-  return CacheFormat::f32;
-}
 
 // Where an operator's kernel comes from on one backend.
 struct KernelSource {
