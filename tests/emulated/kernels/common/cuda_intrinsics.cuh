@@ -87,4 +87,8 @@ void wait_for_copies() {
   emulated::wait_for_copies(kLeft);
 }
 
+inline uint32_t round_to_e4m3x4(float a, float b, float c, float d) {
+  return f32_to_e4m3(a) | f32_to_e4m3(b) << 8 | f32_to_e4m3(c) << 16 | uint32_t(f32_to_e4m3(d)) << 24;
+}
+
 }  // namespace dsa
