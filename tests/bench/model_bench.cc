@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/plan.h"
 #include "engine/sampler.h"
 #include "model/decoder.h"
 
@@ -71,7 +70,8 @@ class Bench {
     DSA_ASSIGN(decoder_, load_decoder(model_.config, model_.checkpoint, *timed_,
                                       {.max_step_tokens = std::max(options_.chunk, batch_max),
                                        .max_step_sequences = batch_max,
-                                       .cache_format = default_cache_format(!timed_->storage().is_host())},
+                                       .cache_format = timed_->storage().is_host() ? CacheFormat::f32
+                                                                                   : CacheFormat::bf16},
                                       {}));
     load_seconds_ = seconds_between(start, Clock::now());
     int64_t pages = 0;
