@@ -1,7 +1,5 @@
 #include "kernels/common/cublas_plans.h"
 
-#include <utility>
-
 namespace dsa {
 namespace {
 
@@ -25,7 +23,6 @@ CublasPlans::~CublasPlans() {
 
 // cuBLASLt sees columns: y^T [out_dim, rows] = weight [out_dim, in_dim] times x^T [in_dim, rows].
 bool CublasPlans::prepare(const CublasProduct& p, size_t workspace_bytes, Plan& plan) const {
-  const bool fp8 = p.factors == CublasProduct::Factors::fp8;
   const auto good = [](cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS; };
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
     return good(cublasLtMatmulDescSetAttribute(&plan.product, attribute, &value, sizeof value));
@@ -33,12 +30,7 @@ bool CublasPlans::prepare(const CublasProduct& p, size_t workspace_bytes, Plan& 
   if (!good(cublasLtMatmulDescInit(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
       !set(CUBLASLT_MATMUL_DESC_TRANSA, p.transposed ? CUBLAS_OP_N : CUBLAS_OP_T))
     return false;
-  if (fp8 && (!set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F) ||
-              !set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) ||
-              !set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.weight_scales) ||
-              !set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.x_scales)))
-    return false;
-  const auto type = fp8 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
+  const auto type = CUDA_R_16BF;
   const auto in = uint64_t(p.in_dim), out = uint64_t(p.out_dim), rows = uint64_t(p.rows);
   const auto lay = [&](cublasLtMatrixLayoutOpaque_t& layout, cudaDataType_t of, uint64_t height,
                        uint64_t width, int64_t stride, int64_t batch_stride) {
@@ -80,19 +72,10 @@ bool CublasPlans::prepare(const CublasProduct& p, size_t workspace_bytes, Plan& 
 CublasPlans::Plan& CublasPlans::plan(const CublasProduct& p, size_t workspace_bytes) {
   const int64_t alignments =
       int64_t(alignment(p.weight)) << 40 | int64_t(alignment(p.x)) << 20 | alignment(p.y);
-  const std::array<int64_t, 13> key = {int64_t(p.factors),
-                                       p.rows,
-                                       p.in_dim,
-                                       p.out_dim,
-                                       p.x_stride,
-                                       p.y_stride,
-                                       p.transposed,
-                                       p.batch,
-                                       p.x_batch_stride,
-                                       p.weight_batch_stride,
-                                       p.y_batch_stride,
-                                       alignments,
-                                       int64_t(workspace_bytes)};
+  const std::array<int64_t, 12> key = {p.rows,           p.in_dim,         p.out_dim,
+                                       p.x_stride,       p.y_stride,       p.transposed,
+                                       p.batch,          p.x_batch_stride, p.weight_batch_stride,
+                                       p.y_batch_stride, alignments,       int64_t(workspace_bytes)};
   const auto known = plans_.find(key);
   if (known != plans_.end()) return known->second;
   if (plans_.size() >= kPlansMax) plans_.clear();
@@ -108,13 +91,6 @@ bool CublasPlans::find(const CublasProduct& p, size_t workspace_bytes) {
 cublasStatus_t CublasPlans::run(const CublasProduct& p, void* workspace, size_t workspace_bytes,
                                 cudaStream_t stream) {
   Plan& made = plan(p, workspace_bytes);
-  if (p.factors == CublasProduct::Factors::fp8)
-    for (const auto& [attribute, scales] : {std::pair{CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.weight_scales},
-                                            std::pair{CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.x_scales}}) {
-      const cublasStatus_t status =
-          cublasLtMatmulDescSetAttribute(&made.product, attribute, &scales, sizeof scales);
-      if (status != CUBLAS_STATUS_SUCCESS) return status;
-    }
   const float one = 1, zero = 0;
   return cublasLtMatmul(handle_, &made.product, &one, p.weight, &made.weight, p.x, &made.x, &zero, p.y,
                         &made.y, p.y, &made.y, &made.algorithm, workspace, workspace_bytes, stream);

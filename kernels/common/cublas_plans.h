@@ -11,17 +11,13 @@
 
 namespace dsa {
 
-// y[r, o] = sum over i of  weight[o, i] * x[r, i]     sums and y f32; the same for each matrix of a batch
+// y[r, o] = sum over i of  weight[o, i] * x[r, i]     bf16 factors, sums and y f32; the same for each matrix of a batch
 struct CublasProduct {
-  // fp8  E4M3 codes; x has one scale per row and 128 columns, the weight one per tile of 128 x 128.
-  enum class Factors { bf16, fp8 } factors;
   const void* x;               // [rows, in_dim]
   const void* weight;          // [out_dim, in_dim], or [in_dim, out_dim] if transposed; dense
   float* y;                    // [rows, out_dim]  output
   int64_t x_stride, y_stride;  // elements from row to row
   int rows, in_dim, out_dim;
-  const float* x_scales = nullptr;       // [ceil(in_dim / 128), rows]  of fp8; rows a multiple of 4
-  const float* weight_scales = nullptr;  // [ceil(out_dim / 128), ceil(in_dim / 128), to a multiple of 4]
   bool transposed = false;
   int batch = 1;
   int64_t x_batch_stride = 0, weight_batch_stride = 0, y_batch_stride = 0;  // elements from matrix to matrix
@@ -54,7 +50,7 @@ class CublasPlans {
   bool prepare(const CublasProduct& product, size_t workspace_bytes, Plan& plan) const;
 
   cublasLtHandle_t handle_ = nullptr;
-  std::map<std::array<int64_t, 13>, Plan> plans_;  // by shape and alignment
+  std::map<std::array<int64_t, 12>, Plan> plans_;  // by shape and alignment
 };
 
 }  // namespace dsa

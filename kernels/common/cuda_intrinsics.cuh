@@ -68,18 +68,6 @@ __device__ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   return product;
 }
 
-// Four codes of E4M3, the first in the lowest byte; saturates, NaN stays NaN.
-__device__ inline uint32_t round_to_e4m3x4(float a, float b, float c, float d) {
-#if __CUDA_ARCH__ >= 890
-  uint16_t low, high;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
-  return low | uint32_t(high) << 16;
-#else
-  return f32_to_e4m3(a) | f32_to_e4m3(b) << 8 | f32_to_e4m3(c) << 16 | uint32_t(f32_to_e4m3(d)) << 24;
-#endif
-}
-
 // Copies 16 bytes to shared memory while the thread goes on; zeros if they do not exist. Copies are grouped by
 // commit_copies, and wait_for_copies returns when all but the last kLeft groups of the thread are there.
 __device__ inline void copy_async(void* shared, const void* global, bool exists) {

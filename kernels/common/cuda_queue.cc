@@ -44,11 +44,10 @@ CudaQueue::~CudaQueue() {
   if (given_) cudaEventDestroy(given_);
 }
 
-Queue& CudaQueue::side() { return side_ ? *side_ : static_cast<Queue&>(*this); }
+CudaQueue& CudaQueue::side() { return side_ ? *side_ : *this; }
 
-void CudaQueue::follow(Queue& other) {
-  if (&other == this) return;
-  const auto& first = static_cast<CudaQueue&>(other);
+void CudaQueue::follow(CudaQueue& first) {
+  if (&first == this) return;
   note(cudaEventRecord(first.given_, first.stream_));
   note(cudaStreamWaitEvent(stream_, first.given_, 0));
   follows_ = true;

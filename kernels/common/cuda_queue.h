@@ -42,8 +42,6 @@ class CudaQueue final : public Queue {
   // Free for the operator that runs, from its first launch to its last. 256-byte aligned.
   void* scratch() const { return scratch_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
-  // Its kernels leave room for those of another queue, and have no scratch memory.
-  bool is_side() const { return main_ != nullptr; }
   // Without a handle if cuBLASLt could not be set up on this device: its products then run in kernels of our own.
   CublasPlans& cublas_plans() { return cublas_plans_; }
   cublasLtHandle_t cublas() const { return cublas_plans_.handle(); }
@@ -56,8 +54,10 @@ class CudaQueue final : public Queue {
   cudaError_t take_error();
 
   int threads() const override;  // 1
-  Queue& side() override;
-  void follow(Queue& other) override;
+  // A queue whose work may run beside that of this one; this one if it has no other.
+  CudaQueue& side();
+  // What is put here from now on waits for all that `first` has been given.
+  void follow(CudaQueue& first);
   // True if the next kernel may start while the one before it still runs: not the first one behind another queue, which
   // that does not wait for.
   bool take_overlap();

@@ -24,4 +24,13 @@ DSA_HD inline int64_t fp8_tile_offset(int64_t rows, int64_t row, int64_t column)
   return (column / kFp8Stretch * rows + row) * kFp8Stretch + unit * kFp8Unit + column % kFp8Unit;
 }
 
+// Multiprocessors that expand weights while the others multiply those before by `rows` rows of an expert, so that both
+// take as long; 0: nothing is expanded. One expands as many weights as it multiplies by kFp8RowsOfExpanding rows.
+constexpr int kFp8RowsOfExpanding = 124;
+inline int fp8_expanding(int multiprocessors, int rows) {
+  if (rows == 0) return 0;
+  const int share = (multiprocessors * kFp8RowsOfExpanding + rows) / (rows + kFp8RowsOfExpanding);
+  return share < 1 ? 1 : share > multiprocessors / 2 ? multiprocessors / 2 : share;
+}
+
 }  // namespace dsa

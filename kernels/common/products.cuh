@@ -45,7 +45,7 @@ __device__ void cut(float low, float high, uint32_t (&pieces)[kPieces]) {
 // octet() gives their pairs, piece by piece: pairs 0 and 1 for the first mma, 2 and 3 for the second.
 // The members of pair i are 2 i and 2 i + 1 of the octet, or, kApart, i and i + 4.
 struct Bf16Weights {
-  static constexpr int kRun = 8, kPieces = 1, kVectors = 1;
+  static constexpr int kRun = 8, kPieces = 1, kVectors = 1, kBits = 16;
   static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   using Raw = uint4;
   const bf16* data;  // [out_dim, row_stride], or [in_dim, row_stride] if transposed
@@ -82,7 +82,7 @@ struct TransposedBf16Weights : Bf16Weights {
 };
 
 struct F32Weights {
-  static constexpr int kRun = 8, kPieces = 3, kVectors = 2;
+  static constexpr int kRun = 8, kPieces = 3, kVectors = 2, kBits = 32;
   static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   struct Raw {
     float4 low, high;
@@ -121,7 +121,7 @@ struct F32Weights {
 };
 
 struct Fp8Weights {
-  static constexpr int kRun = 16, kPieces = 1, kVectors = 1;
+  static constexpr int kRun = 16, kPieces = 1, kVectors = 1, kBits = 8;
   static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   using Raw = uint4;
   const uint8_t* data;  // [out_dim, in_dim]
@@ -160,7 +160,7 @@ struct Fp8Weights {
 };
 
 struct Mxfp4Weights {
-  static constexpr int kRun = 32, kPieces = 1, kVectors = 1;
+  static constexpr int kRun = 32, kPieces = 1, kVectors = 1, kBits = 4;
   static constexpr bool kApart = true, kScaled = true, kTransposed = false;
   struct Raw {
     uint4 codes;

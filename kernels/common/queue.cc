@@ -5,10 +5,6 @@ namespace dsa {
 
 Queue::~Queue() = default;
 
-Queue& Queue::side() { return *this; }
-
-void Queue::follow(Queue&) {}  // work is done when it is given
-
 int SerialQueue::threads() const { return 1; }
 
 void SerialQueue::run(int64_t n, Call call, const void* context) {

@@ -11,11 +11,6 @@ class Queue {
 
   virtual int threads() const = 0;
 
-  // A queue whose work may run beside that of this one; this one where there is no other.
-  virtual Queue& side();
-  // What is put here from now on waits for all that `other` has been given.
-  virtual void follow(Queue& other);
-
   // Calls f(i) for every i in [0, n), on any thread, in any order; returns when all are done.
   // Allocates nothing. f must not throw.
   template <class F>

@@ -9,39 +9,51 @@
 namespace dsa {
 namespace {
 
-// Grid (some blocks, tokens). Reads each matrix of a token once. Thread o of a block adds up output o of a tile.
+constexpr int kTeam = 1;  // warps of a tile
+
+// Grid (some blocks, tokens). Reads each matrix of a token once. A warp takes an expert through 16 outputs; thread o of the
+// block adds up output o.
 template <int kPiecesX>
-__global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
+__global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     expert_down_kernel(const __grid_constant__ ExpertDownArgs a) {
+  __shared__ SharedMatrix downs[kExpertTopKMax];
+  __shared__ float weights[kExpertTopKMax];
   begin_kernel();
   const int64_t t = blockIdx.y;
   const int tiles = (a.out_dim + 15) / 16,
             mine = (tiles - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+  for (int slot = threadIdx.x; slot < a.top_k; slot += kProductWarps * kWarp) {
+    const ExpertMatrix& m = a.downs[a.expert_ids[t * a.top_k + slot]];
+    downs[slot] = {static_cast<const uint8_t*>(m.data), m.scales};
+    weights[slot] = a.expert_weights[t * a.top_k + slot];
+  }
+  __syncthreads();
   const auto locate = [&](int i) {  // tile after tile, in each of them slot after slot
     const int slot = i % a.top_k, tile = int(blockIdx.x) + i / a.top_k * int(gridDim.x);
-    const ExpertMatrix& m = a.downs[a.expert_ids[t * a.top_k + slot]];
     return FewRowsTile<Mxfp4Weights>{
-        {static_cast<const uint8_t*>(m.data), m.scales, a.in_dim}, tile * 16, a.out_dim, slot};
+        {downs[slot].blocks, downs[slot].scales, a.in_dim}, tile * 16, a.out_dim, slot};
   };
-  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1,
-                                                            kProductWarps, mine * a.top_k, 0, 1, locate);
+  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1, kTeam,
+                                                            mine * a.top_k, 0, 1, locate);
   product.start();
-  for (int slot = 0; slot < a.top_k; ++slot) {
-    const float *gate = a.gate + (t * a.top_k + slot) * a.in_dim,
-                *up = a.up + (t * a.top_k + slot) * a.in_dim;
-    keep_row<Mxfp4Weights, kPiecesX>(product.kept(slot), a.in_dim, [&](int k, float(&value)[8]) {
-      float other[8];
-      read_octet(gate, k, value);
-      read_octet(up, k, other);
+  const int octets = stretches_of(a.in_dim) * (kStretch / 8);
+#pragma unroll 2
+  for (int i = threadIdx.x; i < a.top_k * octets; i += kProductWarps * kWarp) {
+    const int slot = i / octets, k = i % octets * 8;
+    float value[8] = {}, up[8] = {};
+    if (k < a.in_dim) {
+      read_octet(a.gate + (t * a.top_k + slot) * a.in_dim, k, value);
+      read_octet(a.up + (t * a.top_k + slot) * a.in_dim, k, up);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) value[j] = activate(a.form, value[j], other[j]);
-    });
+      for (int j = 0; j < 8; ++j) value[j] = activate(a.form, value[j], up[j]);
+    }
+    keep_octet<Mxfp4Weights, kPiecesX>(product.kept(slot), i % octets, value);
   }
   __syncthreads();
   float y = 0;
   product.run([&](const auto&, int i, int, int o, float sum) {
     const int slot = i % a.top_k;
-    y = (slot == 0 ? 0 : y) + a.expert_weights[t * a.top_k + slot] * sum;
+    y = (slot == 0 ? 0 : y) + weights[slot] * sum;
     if (slot + 1 < a.top_k) return;
     const int64_t at = t * a.out_dim + o;
     if (a.shared) y += a.shared[at];
@@ -52,8 +64,8 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
 template <int kPiecesX>
 void product(const ExpertDownArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
-  const size_t shared = few_rows_bytes<Mxfp4Weights, kPiecesX>(1, a.top_k, a.in_dim);
-  DSA_ASSERT(shared <= device.shared_bytes_max);
+  const size_t shared = few_rows_bytes<Mxfp4Weights, kPiecesX>(1, a.top_k, a.in_dim, kTeam);
+  DSA_ASSERT(a.top_k <= kExpertTopKMax && shared <= device.shared_bytes_max);
   const int64_t blocks = ceil_div(3 * device.multiprocessors, a.tokens);
   launch(queue, dim3(unsigned(std::min(ceil_div(a.out_dim, 16), blocks)), unsigned(a.tokens)),
          kProductWarps * kWarp, shared, expert_down_kernel<kPiecesX>, a);

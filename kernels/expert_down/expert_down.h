@@ -13,6 +13,7 @@
 #include "kernels/common/experts.h"
 #include "kernels/common/kernel.h"
 #include "kernels/common/route.h"
+#include "kernels/expert_up/expert_up.h"
 
 namespace dsa {
 

@@ -12,14 +12,20 @@ namespace {
 template <int kPiecesX>
 __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
     expert_up_kernel(const __grid_constant__ ExpertUpArgs a) {
+  __shared__ SharedMatrix matrices[kExpertTopKMax][2];  // gate and up
   begin_kernel();
   const int64_t t = blockIdx.y;
+  for (int slot = threadIdx.x; slot < a.top_k; slot += kProductWarps * kWarp) {
+    const int e = a.expert_ids[t * a.top_k + slot];
+    matrices[slot][0] = {static_cast<const uint8_t*>(a.gates[e].data), a.gates[e].scales};
+    matrices[slot][1] = {static_cast<const uint8_t*>(a.ups[e].data), a.ups[e].scales};
+  }
+  __syncthreads();
   const int tiles = (a.out_dim + 15) / 16;  // of a matrix; that of the gate comes before that of up
   const auto locate = [&](int i) {
-    const int matrix = i / tiles, e = a.expert_ids[t * a.top_k + matrix / 2];
-    const ExpertMatrix& m = matrix % 2 ? a.ups[e] : a.gates[e];
-    return FewRowsTile<Mxfp4Weights>{
-        {static_cast<const uint8_t*>(m.data), m.scales, a.in_dim}, i % tiles * 16, a.out_dim, 0};
+    const int matrix = i / tiles;
+    const SharedMatrix& m = matrices[matrix / 2][matrix % 2];
+    return FewRowsTile<Mxfp4Weights>{{m.blocks, m.scales, a.in_dim}, i % tiles * 16, a.out_dim, 0};
   };
   FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1,
                                                             team_size(a.in_dim), 2 * a.top_k * tiles,
@@ -39,7 +45,7 @@ template <int kPiecesX>
 void product(const ExpertUpArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
   const size_t shared = few_rows_bytes<Mxfp4Weights, kPiecesX>(1, 1, a.in_dim);
-  DSA_ASSERT(shared <= device.shared_bytes_max);
+  DSA_ASSERT(a.top_k <= kExpertTopKMax && shared <= device.shared_bytes_max);
   const int64_t tiles = 2 * a.top_k * ceil_div(a.out_dim, 16),
                 rounds = ceil_div(tiles, kProductWarps / team_size(a.in_dim)),
                 blocks = ceil_div(3 * device.multiprocessors, a.tokens);

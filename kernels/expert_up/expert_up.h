@@ -14,6 +14,8 @@
 
 namespace dsa {
 
+constexpr int kExpertTopKMax = 32;  // experts of a token, here and in expert_down
+
 struct ExpertUpArgs {
   const float* x;             // [tokens, in_dim]
   const int32_t* expert_ids;  // [tokens, top_k]

@@ -24,7 +24,8 @@ struct Fp8ExpertLinearArgs {
   const float* x_scales;               // [rows]
   const Fp8ExpertLinearGroup* groups;  // [num_groups]
   int num_groups, rows, in_dim, out_dim;
-  int64_t y_stride;  // floats
+  int64_t y_stride;     // floats
+  int rows_beside = 0;  // as in mxfp4_to_fp8
 };
 DSA_DECLARE_KERNEL(fp8_expert_linear, Fp8ExpertLinearArgs);
 

@@ -4,8 +4,6 @@
 // into shared memory, kStages ahead, one piece of memory each; two warpgroups of 128 outputs multiply them. Outputs are the
 // long side of the matrix units, so that few rows waste little. The units keep few bits of a sum: each stretch is summed
 // by itself and added in f32.
-//
-// The block takes kThreads * kRegisters registers and leaves 7,168, for one block of mxfp4_to_fp8 beside it.
 #include "kernels/common/cuda.cuh"
 #include "kernels/fp8_expert_linear/fp8_expert_linear.h"
 
@@ -13,7 +11,7 @@ namespace dsa {
 namespace {
 
 constexpr int kGroups = 2, kGroupThreads = 128;  // warpgroups that multiply
-constexpr int kThreads = (kGroups + 1) * kGroupThreads, kRegisters = 152;
+constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kRows = 128, kOutputs = 256, kOutputsOfGroup = kOutputs / kGroups, kStages = 4;
 constexpr int kUnitOutputs = 64, kUnits = kOutputsOfGroup / kUnitOutputs;  // of one instruction
 
@@ -26,6 +24,7 @@ constexpr int kGroupsMax = 512;  // of experts in a launch
 
 struct Shared {
   float leaving[kGroups][kLeaving * kLeavingStride];
+  float row_scales[kGroups][kRows], powers[kGroups][kOutputsOfGroup];  // of the tile that leaves
   uint64_t full[kStages], empty[kStages];
   int first[kGroupsMax + 1];  // tile of each group of rows, and how many there are
   int begin[kGroupsMax], end[kGroupsMax];
@@ -142,10 +141,11 @@ struct Stage {
 };
 
 // The tiles of all groups, in order: the row tiles of an output tile follow each other and share its weights.
+// Blocks take them in turn, in each round one place further on, so that none has only the small ones.
 struct Tiles {
   const Fp8ExpertLinearArgs& a;
   const Shared& shared;
-  int group = 0;
+  int group = 0, round = 0;
   int r = 0, rows = 0, o = 0;  // the tile: first row, how many, first output
 
   // All threads of the block.
@@ -174,8 +174,10 @@ struct Tiles {
     }
     __syncthreads();
   }
-  // Moves to tile `index`, which does not fall; false if there is none.
-  __device__ bool seek(int index) {
+  // Moves to the next tile of the block; false if there is none.
+  __device__ bool next() {
+    const int index = round * int(gridDim.x) + int((blockIdx.x + unsigned(round)) % gridDim.x);
+    ++round;
     if (index >= shared.first[a.num_groups]) return false;
     while (index >= shared.first[group + 1]) ++group;
     const int of_group = index - shared.first[group],
@@ -210,6 +212,11 @@ template <int kTileRows>
 __device__ void multiply_tile(const Fp8ExpertLinearArgs& a, const Tiles& tile, const uint8_t* stages,
                               Shared& shared, Stage& stage, int group) {
   const int thread = threadIdx.x % kGroupThreads, warp = thread / kWarp, lane = threadIdx.x % kWarp;
+  const int o_begin = tile.o + group * kOutputsOfGroup, outputs = min(kOutputsOfGroup, a.out_dim - o_begin);
+  const Fp8ExpertLinearGroup to = a.groups[tile.group];
+  const float row_scale = thread < tile.rows ? a.x_scales[tile.r + thread] : 0;
+  const int exponent = thread < outputs ? to.exponents[o_begin + thread] : 0;
+
   float total[kUnits][kTileRows / 2] = {};
   const int stretches = int(fp8_stretches(a.in_dim));
   const uint64_t w_first = descriptor(stages + group * kOutputsOfGroup * kFp8Stretch);
@@ -232,20 +239,19 @@ __device__ void multiply_tile(const Fp8ExpertLinearArgs& a, const Tiles& tile, c
     if (lane == 0) arrive(shared.empty[stage.index]);
   }
 
-  // The sums of a thread: outputs `o` and 8 above it of each unit, two rows of every eight.
-  const int o_begin = tile.o + group * kOutputsOfGroup, outputs = min(kOutputsOfGroup, a.out_dim - o_begin);
+  // The sums of a thread: output lane / 4 and 8 above it of each unit, two rows of every eight.
   if (outputs <= 0) return;
-  const Fp8ExpertLinearGroup to = a.groups[tile.group];
   float* y = to.y + o_begin;
   const bool aligned = ((uint64_t(y) / sizeof(float)) | uint64_t(a.y_stride) | uint64_t(outputs)) % 4 == 0;
+  float *row_scales = shared.row_scales[group], *powers = shared.powers[group];
+  row_scales[thread] = row_scale, powers[thread] = ldexpf(1, exponent - 127);
+  sync_group(group);
   float power[kUnits][2];
 #pragma unroll
   for (int unit = 0; unit < kUnits; ++unit)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int o = unit * kUnitOutputs + warp * 16 + lane / 4 + 8 * half;
-      power[unit][half] = o < outputs ? ldexpf(1, to.exponents[o_begin + o] - 127) : 0;
-    }
+    for (int half = 0; half < 2; ++half)
+      power[unit][half] = powers[unit * kUnitOutputs + warp * 16 + lane / 4 + 8 * half];
   float* leaving = shared.leaving[group];
 #pragma unroll
   for (int first = 0; first < kTileRows; first += kLeaving) {
@@ -253,8 +259,8 @@ __device__ void multiply_tile(const Fp8ExpertLinearArgs& a, const Tiles& tile, c
     sync_group(group);
 #pragma unroll
     for (int i = 0; i < kLeaving / 4; ++i) {
-      const int of_leaving = i / 2 * 8 + lane % 4 * 2 + i % 2, of_tile = first + of_leaving;
-      const float scale = of_tile < tile.rows ? a.x_scales[tile.r + of_tile] : 0;
+      const int of_leaving = i / 2 * 8 + lane % 4 * 2 + i % 2;
+      const float scale = row_scales[first + of_leaving];
 #pragma unroll
       for (int unit = 0; unit < kUnits; ++unit)
 #pragma unroll
@@ -276,7 +282,7 @@ __device__ void multiply_tile(const Fp8ExpertLinearArgs& a, const Tiles& tile, c
 #endif
 
 // Grid (multiprocessors). Reads each matrix once per tile of the other.
-__global__ void __maxnreg__(kRegisters)
+__global__ void __launch_bounds__(kThreads, 1)
     fp8_expert_linear_kernel(const __grid_constant__ Fp8ExpertLinearArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   uint8_t* stages = reinterpret_cast<uint8_t*>((uint64_t(dynamic_shared<uint8_t>()) + 1023) / 1024 * 1024);
@@ -296,12 +302,11 @@ __global__ void __maxnreg__(kRegisters)
   if (threadIdx.x >= kGroups * kGroupThreads) {
     keep_registers<24>();
     if (threadIdx.x == kGroups * kGroupThreads)
-      for (int index = blockIdx.x; tile.seek(index); index += gridDim.x)
-        load_tile(a, tile, stages, shared, stage);
+      while (tile.next()) load_tile(a, tile, stages, shared, stage);
   } else {
-    take_registers<216>();
+    take_registers<240>();
     const int group = threadIdx.x / kGroupThreads;
-    for (int index = blockIdx.x; tile.seek(index); index += gridDim.x) {
+    while (tile.next()) {
       if (tile.rows > kRows / 2)
         multiply_tile<kRows>(a, tile, stages, shared, stage, group);
       else
@@ -316,11 +321,12 @@ __global__ void __maxnreg__(kRegisters)
 
 void sm90::fp8_expert_linear(const Fp8ExpertLinearArgs& a, Queue& queue) {
   if (a.rows == 0) return;
+  const int multiprocessors = static_cast<CudaQueue&>(queue).device().multiprocessors;
+  const int blocks = multiprocessors - fp8_expanding(multiprocessors, a.rows_beside);
   for (int g = 0; g < a.num_groups; g += kGroupsMax) {
     Fp8ExpertLinearArgs some = a;
     some.groups += g, some.num_groups = a.num_groups - g < kGroupsMax ? a.num_groups - g : kGroupsMax;
-    launch(queue, unsigned(static_cast<CudaQueue&>(queue).device().multiprocessors), kThreads, kSharedBytes,
-           fp8_expert_linear_kernel, some);
+    launch(queue, unsigned(blocks), kThreads, kSharedBytes, fp8_expert_linear_kernel, some);
   }
 }
 

@@ -4,15 +4,25 @@
 
 namespace dsa {
 
+constexpr int kThreads = 256;
+
 void cuda::fp8_pack(const Fp8PackArgs& a, Queue& queue) {
-  each_block(queue, a.rows, 256, [a] __device__(int64_t r) {
-    __shared__ float maxima[256 / kWarp];
+  const bool aligned = uint64_t(a.x) % sizeof(float4) == 0 && a.x_stride % 4 == 0;
+  each_block(queue, a.rows, kThreads, [a, aligned] __device__(int64_t r) {
+    __shared__ float maxima[kThreads / kWarp];
     const float* x = a.x + (a.pairs ? a.pairs[r] / a.top_k : r) * a.x_stride;
+    const auto four = [&](int column) {  // zeros behind the row
+      if (aligned && column + 4 <= a.in_dim) return *reinterpret_cast<const float4*>(x + column);
+      float values[4];
+      for (int i = 0; i < 4; ++i) values[i] = column + i < a.in_dim ? x[column + i] : 0.f;
+      return float4{values[0], values[1], values[2], values[3]};
+    };
     float largest = 0;
     bool nan = false;
-    for (int i = threadIdx.x; i < a.in_dim; i += blockDim.x) {
-      largest = fmaxf(largest, fabsf(x[i]));
-      nan |= x[i] != x[i];
+    for (int column = 4 * int(threadIdx.x); column < a.in_dim; column += 4 * kThreads) {
+      const float4 v = four(column);
+      largest = fmaxf(largest, fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))));
+      nan |= v.x != v.x || v.y != v.y || v.z != v.z || v.w != v.w;
     }
     largest = warp_max(largest);
     if (threadIdx.x % kWarp == 0) maxima[threadIdx.x / kWarp] = largest;
@@ -22,11 +32,12 @@ void cuda::fp8_pack(const Fp8PackArgs& a, Queue& queue) {
     if (threadIdx.x == 0) a.scales[r] = scale;
 
     for (int unit = threadIdx.x; unit < fp8_stretches(a.in_dim) * (kFp8Stretch / kFp8Unit);
-         unit += blockDim.x) {
-      uint32_t words[4] = {};
-      for (int i = 0; i < kFp8Unit; ++i) {
-        const int column = unit * kFp8Unit + i;
-        if (column < a.in_dim) words[i / 4] |= uint32_t(f32_to_e4m3(x[column] / scale)) << i % 4 * 8;
+         unit += kThreads) {
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float4 v = four(unit * kFp8Unit + 4 * i);
+        words[i] = round_to_e4m3x4(v.x / scale, v.y / scale, v.z / scale, v.w / scale);
       }
       *reinterpret_cast<uint4*>(a.codes + fp8_tile_offset(a.rows, r, unit * kFp8Unit)) = {words[0], words[1],
                                                                                           words[2], words[3]};

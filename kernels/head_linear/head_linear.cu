@@ -91,8 +91,7 @@ int rounded_product(const HeadLinearArgs& a, CudaQueue& queue) {
   int done = 0;
   while (done < a.tokens) {
     const int tokens = int(std::min<int64_t>(at_once, a.tokens - done));
-    const CublasProduct product{.factors = CublasProduct::Factors::bf16,
-                                .x = x,
+    const CublasProduct product{.x = x,
                                 .weight = round_weights ? weights : a.weight,
                                 .y = a.y + done * a.y_token_stride,
                                 .x_stride = values,

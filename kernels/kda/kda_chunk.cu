@@ -70,11 +70,20 @@ __device__ Rows<kPieces> rows_of(const float (&left)[4], const float (&right)[4]
     for (int j = 0; j < 4; ++j) rows.piece[i][j] = pairs[j][i];
   return rows;
 }
+template <int kN>
+__device__ void add(float (&sum)[kN][4], const float (&small)[kN][4]) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[n][i] += small[n][i];
+}
 // sum[n] += rows * columns[n]: the products of the first pieces in `sum`, the others in `small`. Sums take turns, so that
-// none waits for its last product.
+// none waits for its last product. Tensor cores cut sums off rather than round them: three pieces are added outside.
 template <int kPieces, int kN>
 __device__ void multiply(float (&sum)[kN][4], float (&small)[kN][4], const Rows<kPieces>& rows,
                          const Fragment<kPieces> (&columns)[kN]) {
+  float fresh[kN][4] = {};
+  auto& first = kPieces == 3 ? fresh : sum;
 #pragma unroll
   for (int i = 0; i < kPieces; ++i)
 #pragma unroll
@@ -82,15 +91,9 @@ __device__ void multiply(float (&sum)[kN][4], float (&small)[kN][4], const Rows<
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
         const uint32_t column[2] = {columns[n].piece[j].x, columns[n].piece[j].y};
-        mma(i + j == 0 ? sum[n] : small[n], rows.piece[i], column);
+        mma(i + j == 0 ? first[n] : small[n], rows.piece[i], column);
       }
-}
-template <int kN>
-__device__ void add(float (&sum)[kN][4], const float (&small)[kN][4]) {
-#pragma unroll
-  for (int n = 0; n < kN; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum[n][i] += small[n][i];
+  if (kPieces == 3) add(sum, fresh);
 }
 
 // Where the fragment of a lane lies in its tile, so that neither those who write nor those who read share a bank. A
@@ -108,10 +111,11 @@ __device__ int chunks_before(const KdaArgs& a, int end) {
   return __reduce_add_sync(kAllLanes, chunks);
 }
 
-// e^g and 1 / x, on the fast route to some 2^-21 of them.
+// e^g and 1 / x: on the fast route to some 2^-21 of them, on the exact one rounded once. A last bit that is wrong the same
+// way in every token adds up where nothing decays.
 template <int kPieces>
 __device__ float decay_of(float g) {
-  return kPieces == 2 ? power_of_two(g * 1.4426950408889634f) : expf(g);
+  return kPieces == 2 ? power_of_two(g * 1.4426950408889634f) : float(exp(double(g)));
 }
 template <int kPieces>
 __device__ float inverse_of(float x) {
@@ -164,9 +168,15 @@ struct Tokens {
   __device__ static void product(const float (*products)[kDim], int begin, int end, float (&result)[4]) {
     const int lane = threadIdx.x % kWarp, d = lane / 4 * 16 + lane % 4 * 2;
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      result[c] = 1;
-      for (int w = begin; w < end; ++w) result[c] *= products[w][d + c / 2 * 8 + c % 2];
+    for (int half = 0; half < 2; ++half) {
+      float first = 1, second = 1;
+#pragma unroll
+      for (int w = 0; w < kMakers; ++w) {
+        const float2 of = *reinterpret_cast<const float2*>(&products[w][d + 8 * half]);
+        const bool counts = w >= begin && w < end;
+        first *= counts ? of.x : 1, second *= counts ? of.y : 1;
+      }
+      result[2 * half] = first, result[2 * half + 1] = second;
     }
   }
 };
@@ -181,7 +191,7 @@ template <int kPieces, bool kWhole>
 __global__ void __launch_bounds__(kMakers* kWarp)
     kda_within_kernel(const __grid_constant__ KdaArgs a, Fragment<kPieces>* fragments) {
   __shared__ Fragment<kPieces> operands[3][kSteps][2][kWarp];  // k F, q F and k / F
-  __shared__ float products[kMakers][kDim];
+  alignas(8) __shared__ float products[kMakers][kDim];
   __shared__ float inside[3][kChunk][kChunk + 1];  // A, Aq and T, by token
   begin_kernel();
   const int h = blockIdx.y, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -412,21 +422,25 @@ __global__ void __launch_bounds__((kMakers + kReaders) * kWarp, kPieces == 2 ? 2
       fragments + (int64_t(chunks_before(a, int(blockIdx.z))) * a.heads + h) * kFragments + lane;
   float v[2][4];
   Fragment<kPieces> solve[2], query[1];
-  const auto token_of = [&](int n, int i) { return 4 * q + 2 * n + i % 2; };
+  // Value i of tile n is that of token 2 n + i % 2 behind the first of this lane, in column 8 (i / 2) of v and o.
+  const int64_t t_begin = int64_t(sequence.row_begin) + 4 * q;
+  const float* v_at = a.v + t_begin * a.v_stride + int64_t(h) * a.v_dim + v_begin + g;
+  float* o_at = a.o + (t_begin * a.heads + h) * a.v_dim + v_begin + g;
+  const int64_t o_stride = int64_t(a.heads) * a.v_dim;
+  const bool columns_exist[2] = {v_begin + g < a.v_dim, v_begin + g + 8 < a.v_dim};
   const auto read = [&](int chunk) {
     if (chunk >= chunks) return;
     const Fragment<kPieces>* at = within + int64_t(chunk) * a.heads * kFragments;
     solve[0] = at[0], solve[1] = at[kWarp], query[0] = at[(2 + half) * kWarp];
+    const int left = sequence.rows - chunk * kChunk - 4 * q;
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int t = chunk * kChunk + token_of(n, i), column = v_begin + g + i / 2 * 8;
-        v[n][i] =
-            t < sequence.rows && column < a.v_dim
-                ? __ldg(a.v + (int64_t(sequence.row_begin) + t) * a.v_stride + int64_t(h) * a.v_dim + column)
-                : 0;
-      }
+      for (int i = 0; i < 4; ++i)
+        v[n][i] = 2 * n + i % 2 < left && columns_exist[i / 2]
+                      ? __ldg(v_at + (2 * n + i % 2) * a.v_stride + i / 2 * 8)
+                      : 0;
+    v_at += kChunk * a.v_stride;
   };
   read(0);
   for (int barrier = 0; barrier < 3; ++barrier) __syncthreads();  // the makers begin
@@ -466,12 +480,12 @@ __global__ void __launch_bounds__((kMakers + kReaders) * kWarp, kPieces == 2 ? 2
     for (int i = 0; i < 4; ++i) o[0][i] = half ? sum[3][i] : sum[2][i];
     multiply(o, small_o, update, query);
     add(o, small_o);
+    const int left = sequence.rows - chunk * kChunk - 4 * q;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int t = chunk * kChunk + token_of(half, i), column = v_begin + g + i / 2 * 8;
-      if (t < sequence.rows && column < a.v_dim)
-        a.o[((int64_t(sequence.row_begin) + t) * a.heads + h) * a.v_dim + column] = o[0][i];
-    }
+    for (int i = 0; i < 4; ++i)
+      if (2 * half + i % 2 < left && columns_exist[i / 2])
+        o_at[(2 * half + i % 2) * o_stride + i / 2 * 8] = o[0][i];
+    o_at += kChunk * o_stride;
     read(chunk + 1);
 
 #pragma unroll

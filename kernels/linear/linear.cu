@@ -64,77 +64,69 @@ void own_product(const LinearArgs& a, Queue& queue) {
     product(a, F32Weights{static_cast<const float*>(a.weight), a.in_dim}, queue);
 }
 
-// codes [rows, in_dim], scales [in_dim / 128, rows]. One warp rounds the 128 values that share a scale.
-void round_rows_to_fp8(const LinearArgs& a, uint32_t* codes, float* scales, Queue& queue) {
-  const int64_t tiles = a.in_dim / kFp8Block, stride = a.x_stride, rows = a.rows;
-  const float* x = a.x;
-  each_warp(queue, rows * tiles, [=] __device__(int64_t i, int lane) {
-    const int64_t r = i / tiles, tile = i % tiles;
-    const float4 v = *reinterpret_cast<const float4*>(x + r * stride + tile * kFp8Block + lane * 4);
-    const float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
-    const float scale = fmaxf(warp_max(largest) / 448, kLinearFp8ScaleMin);
-    codes[i * kWarp + lane] = round_to_e4m3x4(v.x / scale, v.y / scale, v.z / scale, v.w / scale);
-    if (lane == 0) scales[tile * rows + r] = scale;
+// FP8 rows [rows, in_dim] times the scales of their tiles, rounded to bf16. One thread takes 16 codes.
+void unpack_rows(const uint8_t* codes, const float* scales, int64_t rows, int64_t in_dim, uint4* to,
+                 Queue& queue) {
+  const int64_t runs = in_dim / 16, tiles = ceil_div(in_dim, kFp8Block);
+  each(queue, rows * runs, [=] __device__(int64_t i) {
+    const int64_t o = i / runs, k = i % runs * 16;
+    const float scale = scales[o / kFp8Block * tiles + k / kFp8Block];
+    const uint4 run = __ldg(reinterpret_cast<const uint4*>(codes + o * in_dim + k));
+    const uint32_t words[4] = {run.x, run.y, run.z, run.w};
+    uint32_t pairs[8];
+#pragma unroll
+    for (int pair = 0; pair < 8; ++pair) {
+      const uint32_t two = words[pair / 2] >> pair % 2 * 16;
+      pairs[pair] =
+          round_to_bf16x2(e4m3_to_f32(uint8_t(two)) * scale, e4m3_to_f32(uint8_t(two >> 8)) * scale);
+    }
+    to[2 * i] = {pairs[0], pairs[1], pairs[2], pairs[3]};
+    to[2 * i + 1] = {pairs[4], pairs[5], pairs[6], pairs[7]};
   });
 }
-
-constexpr int64_t kScaleRow = 4;  // of scales of weights and of rows, in floats
 
 // The rows of `a` that cuBLASLt multiplies, from the first on; the others are left to own_product().
 int rounded_product(const LinearArgs& a, CudaQueue& queue) {
   const bool fp8 = a.weight_type == DType::f8_e4m3;
-  if (a.route == Route::exact || a.weight_type == DType::f32 || a.rows < kLinearManyRows || !queue.cublas())
-    return 0;
-  if (fp8 && queue.device().capability != 90) return 0;  // where tiles have scales
-  if (a.in_dim % (fp8 ? kFp8Block : 8) != 0 || (fp8 && a.out_dim % 16 != 0) || a.x_stride % 4 != 0 ||
-      uint64_t(a.x) % 16 != 0 || uint64_t(a.weight) % 16 != 0)
+  if (a.route == Route::exact || a.weight_type == DType::f32 || a.rows < kLinearManyRows || !queue.cublas() ||
+      a.in_dim % (fp8 ? 16 : 8) != 0 || a.x_stride % 4 != 0 || uint64_t(a.x) % 16 != 0 ||
+      uint64_t(a.weight) % 16 != 0)
     return 0;
 
+  // Pieces of as many rows, and with FP8 as many outputs, as the scratch memory holds.
   Scratch scratch(queue);
   const size_t workspace_bytes = cublas_workspace_bytes(queue);
   void* workspace = scratch.take<char>(int64_t(workspace_bytes));
-  const int64_t tiles_in = a.in_dim / kFp8Block, tiles_out = ceil_div(a.out_dim, kFp8Block);
-  const float* weight_scales = a.weight_scales;
-  const int64_t padded = round_up(tiles_in, kScaleRow);
-  float* padded_scales = nullptr;
-  if (fp8 && padded != tiles_in) weight_scales = padded_scales = scratch.take<float>(tiles_out * padded);
+  const int64_t held = (scratch.left() - 1024) / (2 * int64_t(a.in_dim));
+  const int64_t rows_at_once = std::min<int64_t>(a.rows, fp8 ? held / 2 : held);
+  const int64_t outputs_at_once =
+      fp8 ? std::min<int64_t>(a.out_dim, (held - rows_at_once) / kFp8Block * kFp8Block) : a.out_dim;
+  if (rows_at_once < kLinearManyRows || outputs_at_once == 0) return 0;
+  auto* x = scratch.take<uint4>(rows_at_once * a.in_dim / 8);
+  auto* weights = fp8 ? scratch.take<uint4>(outputs_at_once * a.in_dim / 8) : nullptr;
+  const auto* stored = static_cast<const uint8_t*>(a.weight);
 
-  const int64_t row_bytes = fp8 ? a.in_dim + tiles_in * int64_t(sizeof(float)) : a.in_dim * 2;
-  const int64_t at_once = (scratch.left() - 1024) / row_bytes / kScaleRow * kScaleRow;
-  const int64_t all = fp8 ? a.rows / kScaleRow * kScaleRow : a.rows;
-  if (at_once < kLinearManyRows) return 0;
-  void* x = scratch.take<char>(std::min(at_once, all) * a.in_dim * (fp8 ? 1 : 2));
-  float* x_scales = fp8 ? scratch.take<float>(std::min(at_once, all) * tiles_in) : nullptr;
-
-  int64_t done = 0;
-  while (done < all) {
-    LinearArgs part = a;
-    part.x += done * a.x_stride, part.y += done * a.y_stride;
-    part.rows = int(std::min(at_once, all - done));
-    const CublasProduct product{fp8 ? CublasProduct::Factors::fp8 : CublasProduct::Factors::bf16,
-                                x,
-                                a.weight,
-                                part.y,
-                                a.in_dim,
-                                a.y_stride,
-                                part.rows,
-                                a.in_dim,
-                                a.out_dim,
-                                x_scales,
-                                weight_scales};
-    if (!queue.cublas_plans().find(product, workspace_bytes)) break;
-    if (done == 0 && padded_scales)
-      each(queue, tiles_out * padded, [=, from = a.weight_scales] __device__(int64_t i) {
-        padded_scales[i] = i % padded < tiles_in ? from[i / padded * tiles_in + i % padded] : 0.f;
-      });
-    if (fp8)
-      round_rows_to_fp8(part, static_cast<uint32_t*>(x), x_scales, queue);
-    else
-      round_rows_to_bf16(queue, part.x, a.x_stride, 0, part.rows, 1, a.in_dim, static_cast<uint4*>(x));
-    run_cublas(queue, product, workspace, workspace_bytes);
-    done += part.rows;
+  for (int64_t done = 0; done < a.rows; done += rows_at_once) {
+    const int64_t rows = std::min(rows_at_once, a.rows - done);
+    for (int64_t o = 0; o < a.out_dim; o += outputs_at_once) {
+      const int64_t outputs = std::min<int64_t>(outputs_at_once, a.out_dim - o);
+      const CublasProduct product{.x = x,
+                                  .weight = fp8 ? weights : a.weight,
+                                  .y = a.y + done * a.y_stride + o,
+                                  .x_stride = a.in_dim,
+                                  .y_stride = a.y_stride,
+                                  .rows = int(rows),
+                                  .in_dim = a.in_dim,
+                                  .out_dim = int(outputs)};
+      if (!queue.cublas_plans().find(product, workspace_bytes)) return int(done);
+      if (o == 0) round_rows_to_bf16(queue, a.x + done * a.x_stride, a.x_stride, 0, rows, 1, a.in_dim, x);
+      if (fp8)
+        unpack_rows(stored + o * a.in_dim, a.weight_scales + o / kFp8Block * ceil_div(a.in_dim, kFp8Block),
+                    outputs, a.in_dim, weights, queue);
+      run_cublas(queue, product, workspace, workspace_bytes);
+    }
   }
-  return int(done);
+  return a.rows;
 }
 
 }  // namespace

@@ -12,10 +12,9 @@
 //        + 2^-12 * max|weight| * (|x[r, i]| + max|x| / 32766), besides that of the sums. A block with s below
 //        kLinearScaleMin and a run with e below -115 count as zero; one that holds NaN or infinity gives NaN. Other
 //        weights have one route, the exact one.
-// fast, on GPUs   With kLinearManyRows rows and more, activations are rounded to nearest, ties to even: to bf16 for bf16
-//        weights, where in_dim is a multiple of 8; to E4M3 for FP8 weights, where in_dim is a multiple of kFp8Block, out_dim of 16 and
-//        the GPU multiplies FP8 tile by tile, in units of max(max|x| / 448, kLinearFp8ScaleMin) over each kFp8Block
-//        columns. All else is exact, and so are up to three rows at the end with FP8 weights.
+// fast, on GPUs   With kLinearManyRows rows and more, activations are rounded to bf16, nearest, ties to even, for bf16
+//        weights where in_dim is a multiple of 8, and for FP8 weights where it is one of 16; these become code times scale
+//        in bf16, rounded alike. All else is exact.
 // The order of a sum depends on in_dim alone, never on the number of rows: a row computed alone equals the same row in
 // a batch, bit for bit. Only where GPUs round does it depend on the whole shape.
 #pragma once
@@ -30,7 +29,6 @@ namespace dsa {
 constexpr int kLinearBlock = 512, kLinearRun = 2048;  // columns
 constexpr float kLinearScaleMin = 0x1p-100f;
 constexpr int kLinearManyRows = 9;
-constexpr float kLinearFp8ScaleMin = 0x1p-126f;
 
 struct LinearArgs {
   const float* x;              // [rows, in_dim]

@@ -52,7 +52,8 @@ void few_rows(const Mxfp4LinearArgs& a, Queue& queue) {
   const int rows_max = std::min(a.rows_max > 0 ? a.rows_max : a.rows, kFewRows);
   const int at_once = std::clamp(int(kKeptBytesMax / kept_bytes<kPiecesX>(1, a.in_dim)), 1, rows_max);
   const int64_t rounds = ceil_div(ceil_div(a.out_dim, 16), kProductWarps / team_size(a.in_dim));
-  const int64_t blocks = ceil_div(4 * static_cast<CudaQueue&>(queue).device().multiprocessors, a.num_groups);
+  const int64_t at_a_time = (kPiecesX == 1 ? 3 : 2) * static_cast<CudaQueue&>(queue).device().multiprocessors,
+                blocks = std::max<int64_t>(at_a_time / a.num_groups, 1);
   launch(queue, dim3(unsigned(std::min(rounds, blocks)), unsigned(a.num_groups)), kProductWarps * kWarp,
          few_rows_bytes<Mxfp4Weights, kPiecesX>(at_once, at_once, a.in_dim), mxfp4_few_rows_kernel<kPiecesX>,
          a, at_once);

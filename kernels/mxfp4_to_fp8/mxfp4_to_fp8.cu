@@ -6,67 +6,67 @@
 namespace dsa {
 namespace {
 
-constexpr int kThreads = 128, kBlocks = 9;      // of a multiprocessor
+constexpr int kThreads = 1024;                  // a block fills a multiprocessor
 constexpr int kShiftMin = -13, kShiftMax = 10;  // below, every code is 0; above, all but that of 0 are 448
 constexpr int kShifts = kShiftMax - kShiftMin + 1;
-constexpr int kUnit = 16, kUnitsAtOnce = 8;   // codes that a lane reads at once; how often before it writes
-constexpr int kPiece = kUnitsAtOnce * kWarp;  // units of a matrix that a warp takes
+constexpr int kUnit = 16, kRows = 8,
+              kStretches = kWarp / (kFp8Stretch / kUnit);  // of a piece: what a warp takes
 
 // Eight codes in a word become eight bytes: `low` and `high` are the magnitudes' bytes, least magnitude first.
 __device__ uint2 expand(uint32_t word, uint2 table) {
+  const uint32_t magnitudes = word & 0x77777777u;
   const uint32_t odd = word, even = word << 4;  // the sign of each second nibble is bit 7 of a byte
-  const uint32_t first = __byte_perm(table.x, table.y, word & 0x7777),
-                 second = __byte_perm(table.x, table.y, word >> 16 & 0x7777);
+  const uint32_t first = __byte_perm(table.x, table.y, magnitudes),
+                 second = __byte_perm(table.x, table.y, magnitudes >> 16);
   return {first | (__byte_perm(even, odd, 0x5140) & 0x80808080u),
           second | (__byte_perm(even, odd, 0x7362) & 0x80808080u)};
 }
 
-// Grid: any number of blocks; `pieces` are those of one matrix. Reads 17 bytes and writes 32 for each block of 32 values.
-__global__ void __launch_bounds__(kThreads, kBlocks)
-    mxfp4_to_fp8_kernel(const __grid_constant__ Mxfp4ToFp8Args a, unsigned pieces) {
+// Grid: any number of blocks. Pieces are kRows rows of kStretches stretches, `across` of them beside each other. Reads 17
+// bytes and writes 32 for each block of 32 values.
+__global__ void __launch_bounds__(kThreads, 1)
+    mxfp4_to_fp8_kernel(const __grid_constant__ Mxfp4ToFp8Args a, unsigned across, unsigned pieces) {
   __shared__ uint2 tables[kShifts];  // of a shift: the codes of 0, 0.5, 1, 1.5, 2, 3, 4, 6 times 2^shift
-  for (int i = threadIdx.x; i < 8 * kShifts; i += kThreads) {
-    const float power = bits_to_f32(uint32_t(127 + kShiftMin + i / 8) << 23);
-    reinterpret_cast<uint8_t*>(tables)[i] = f32_to_e4m3(e2m1_to_f32(uint8_t(i % 8)) * power);
+  if (threadIdx.x < 8 * kShifts) {
+    const float power = bits_to_f32(uint32_t(127 + kShiftMin + int(threadIdx.x) / 8) << 23);
+    reinterpret_cast<uint8_t*>(tables)[threadIdx.x] = f32_to_e4m3(e2m1_to_f32(threadIdx.x % 8) * power);
   }
   __syncthreads();
   begin_kernel();
 
-  const int lane = threadIdx.x % kWarp;
-  const int units = a.in_dim / kUnit, units_filled = int(fp8_stretches(a.in_dim)) * (kFp8Stretch / kUnit);
-  const int rows_step = kWarp / units_filled,
-            units_step = kWarp % units_filled;  // from a unit of a lane to its next
-  const unsigned warps = gridDim.x * (kThreads / kWarp);
-  for (unsigned i = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
-       i < pieces * unsigned(a.num_groups); i += warps) {
+  const int units = a.in_dim / kUnit, stretches = int(fp8_stretches(a.in_dim));
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp,
+                 warps = gridDim.x * (kThreads / kWarp);
+  for (unsigned i = blockIdx.x * (kThreads / kWarp) + warp; i < pieces * unsigned(a.num_groups); i += warps) {
     const Mxfp4ToFp8Group& group = a.groups[i / pieces];
     if (group.range && group.range[0] == group.range[1]) continue;
-    const unsigned first = i % pieces * kPiece + unsigned(lane);
-    int o = int(first / unsigned(units_filled)), unit = int(first % unsigned(units_filled));
-    const auto advance = [&] {
-      o += rows_step, unit += units_step;
-      if (unit >= units_filled) unit -= units_filled, ++o;
-    };
+    const int o_begin = int(i % pieces / across) * kRows, rows = min(kRows, a.out_dim - o_begin);
+    const int unit = int(i % pieces % across * kWarp + lane);
+    if (unit >= stretches * (kFp8Stretch / kUnit)) continue;
+    const bool exists = unit < units;  // what fills up the last stretch does not
+    const int64_t at = int64_t(o_begin) * units + unit;
+    const auto* words_at = reinterpret_cast<const uint2*>(group.blocks) + at;
+    const uint8_t* scales = group.scales + at / (kMxfp4Block / kUnit);
+    const int16_t* exponents = group.exponents + o_begin;
 
-    const int o_first = o, unit_first = unit;
-    uint2 words[kUnitsAtOnce];
-    int shifts[kUnitsAtOnce];
+    uint2 words[kRows];
+    int shifts[kRows];
 #pragma unroll
-    for (int j = 0; j < kUnitsAtOnce; ++j, advance()) {
-      words[j] = {}, shifts[j] = 0;
-      if (o >= a.out_dim || unit >= units) continue;
-      const unsigned at = unsigned(o) * unsigned(units) + unsigned(unit);
-      words[j] = __ldcs(reinterpret_cast<const uint2*>(group.blocks) + at);
-      shifts[j] = group.scales[at / (kMxfp4Block / kUnit)] - group.exponents[o];
+    for (int r = 0; r < kRows; ++r) {
+      words[r] = {}, shifts[r] = 0;
+      if (r >= rows || !exists) continue;
+      words[r] = __ldcs(words_at + r * units);
+      shifts[r] = scales[r * (units / (kMxfp4Block / kUnit))] - exponents[r];
     }
-    o = o_first, unit = unit_first;
+    const int stretch = unit / (kFp8Stretch / kUnit), of_stretch = unit % (kFp8Stretch / kUnit);
+    uint8_t* codes = group.codes + (int64_t(stretch) * a.out_dim + o_begin) * kFp8Stretch;
 #pragma unroll
-    for (int j = 0; j < kUnitsAtOnce; ++j, advance()) {
-      if (o >= a.out_dim) break;
-      const uint2 table = tables[max(kShiftMin, min(kShiftMax, shifts[j])) - kShiftMin];
-      const uint2 low = expand(words[j].x, table), high = expand(words[j].y, table);
-      *reinterpret_cast<uint4*>(group.codes + fp8_tile_offset(a.out_dim, o, int64_t(unit) * kUnit)) = {
-          low.x, low.y, high.x, high.y};
+    for (int r = 0; r < kRows; ++r) {
+      if (r >= rows) break;
+      const uint2 table = tables[max(kShiftMin, min(kShiftMax, shifts[r])) - kShiftMin];
+      const uint2 low = expand(words[r].x, table), high = expand(words[r].y, table);
+      *reinterpret_cast<uint4*>(codes + r * kFp8Stretch + (of_stretch ^ r % 8) * kUnit) = {low.x, low.y,
+                                                                                           high.x, high.y};
     }
   }
 }
@@ -90,15 +90,14 @@ void cuda::mxfp4_exponents(const Mxfp4ExponentsArgs& a, Queue& queue) {
   });
 }
 
-// Beside another queue one block a multiprocessor, which fits beside one of fp8_expert_linear.
 void cuda::mxfp4_to_fp8(const Mxfp4ToFp8Args& a, Queue& queue) {
-  const auto& cuda_queue = static_cast<CudaQueue&>(queue);
-  const int64_t pieces =
-                    ceil_div(int64_t(a.out_dim) * fp8_stretches(a.in_dim) * (kFp8Stretch / kUnit), kPiece),
-                wanted = ceil_div(pieces * a.num_groups, kThreads / kWarp),
-                most = int64_t(cuda_queue.device().multiprocessors) * (cuda_queue.is_side() ? 1 : kBlocks);
+  const int64_t across = ceil_div(fp8_stretches(a.in_dim), kStretches),
+                pieces = across * ceil_div(a.out_dim, kRows),
+                wanted = ceil_div(pieces * a.num_groups, kThreads / kWarp);
+  const int multiprocessors = static_cast<CudaQueue&>(queue).device().multiprocessors;
+  const int64_t most = a.rows_beside > 0 ? fp8_expanding(multiprocessors, a.rows_beside) : multiprocessors;
   launch(queue, unsigned(wanted < most ? wanted : most), kThreads, 0, mxfp4_to_fp8_kernel, a,
-         unsigned(pieces));
+         unsigned(across), unsigned(pieces));
 }
 
 }  // namespace dsa

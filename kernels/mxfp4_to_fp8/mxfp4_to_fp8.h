@@ -41,6 +41,8 @@ struct Mxfp4ToFp8Group {
 struct Mxfp4ToFp8Args {
   const Mxfp4ToFp8Group* groups;  // [num_groups]
   int num_groups, in_dim, out_dim;
+  // Rows of an expert, on average, in the fp8_expert_linear that runs beside it and shares the device; 0: nothing does.
+  int rows_beside = 0;
 };
 DSA_DECLARE_KERNEL(mxfp4_to_fp8, Mxfp4ToFp8Args);
 

@@ -22,6 +22,10 @@ class Backend {
   virtual const char* name() const = 0;
   virtual const KernelTable& kernels() const = 0;
   virtual Queue& queue() = 0;
+  // A queue whose work may run beside that of queue(); the same one where there is no other. It has no scratch memory.
+  virtual Queue& side() { return queue(); }
+  // What `queue` is given from now on waits for all that `first` has been given.
+  virtual void follow([[maybe_unused]] Queue& queue, [[maybe_unused]] Queue& first) {}
   virtual Storage& storage() = 0;
   // A thread uses the queue while it holds what this returns, which may be null.
   [[nodiscard]] virtual std::shared_ptr<void> enter_thread() { return nullptr; }

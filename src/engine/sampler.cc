@@ -26,28 +26,36 @@ Status check_range(const char* name, float value, float low, float high) {
   return error(Code::argument, name, " is ", value, ", expected ", low, " to ", high).with_fix(Fix::input);
 }
 
-bool all_ordinary(const float* x, size_t n) {  // no NaN, no +inf
-  bool ordinary = true;
-  for (size_t i = 0; i < n; ++i) ordinary &= x[i] <= std::numeric_limits<float>::max();
-  return ordinary;
-}
+struct Largest {
+  size_t at;      // the first of the largest
+  bool ordinary;  // no NaN, no +inf
+};
 
-// The first of the largest. Lanes keep maxima of their own: a vocabulary goes through vector registers.
-size_t first_of_largest(const float* x, size_t n) {
+// One pass; lanes keep maxima of their own, so that a vocabulary goes through vector registers.
+Largest find_largest(const float* x, size_t n) {
   constexpr size_t kLanes = 32, kBlock = 64 * kLanes;
   size_t best = 0;
+  bool ordinary = true;
   for (size_t begin = 0; begin < n; begin += kBlock) {
     const size_t end = std::min(n, begin + kBlock);
     float lanes[kLanes];
     std::fill_n(lanes, kLanes, x[best]);
+    int strange[kLanes] = {};
     size_t i = begin;
     for (; i + kLanes <= end; i += kLanes)
-      for (size_t j = 0; j < kLanes; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
-    for (; i < end; ++i) lanes[0] = std::max(lanes[0], x[i]);
+      for (size_t j = 0; j < kLanes; ++j) {
+        lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
+        strange[j] |= x[i + j] <= std::numeric_limits<float>::max() ? 0 : 1;
+      }
+    for (; i < end; ++i) {
+      lanes[0] = std::max(lanes[0], x[i]);
+      strange[0] |= x[i] <= std::numeric_limits<float>::max() ? 0 : 1;
+    }
+    for (const int s : strange) ordinary &= s == 0;
     const float largest = *std::max_element(lanes, lanes + kLanes);
     if (largest > x[best]) best = size_t(std::find(x + begin, x + end, largest) - x);
   }
-  return best;
+  return {best, ordinary};
 }
 
 }  // namespace
@@ -118,15 +126,18 @@ void Sampler::penalize(const Sampling& sampling, std::span<const TokenId> histor
 Result<TokenId> Sampler::sample(const float* logits, const Sampling& sampling, Random& random,
                                 std::span<const TokenId> history) {
   const size_t vocab = scores_.size();
-  if (!all_ordinary(logits, vocab))
+  const Largest largest = find_largest(logits, vocab);
+  if (!largest.ordinary)
     for (size_t i = 0; i < vocab; ++i)
       if (!(logits[i] <= std::numeric_limits<float>::max()))
         return error(Code::numeric, "the logit of token ", i, " is ", logits[i]).with_fix(Fix::report);
+  const bool changes = !sampling.bias.empty() || sampling.has_penalties();
+  if (!changes && sampling.temperature == 0 && std::isfinite(logits[largest.at])) return TokenId(largest.at);
   std::copy(logits, logits + vocab, scores_.begin());
   for (const auto& [token, value] : sampling.bias) scores_[size_t(token)] += value;
   if (sampling.has_penalties()) penalize(sampling, history);
 
-  const size_t best = first_of_largest(scores_.data(), vocab);
+  const size_t best = changes ? find_largest(scores_.data(), vocab).at : largest.at;
   if (!std::isfinite(scores_[best]))
     return error(Code::numeric, "no token is possible: every logit is -inf").with_fix(Fix::report);
   if (sampling.temperature == 0) return TokenId(best);

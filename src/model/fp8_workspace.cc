@@ -37,9 +37,9 @@ bool is_mxfp4(const MoeWeights& w) {
 struct Layout {
   uint8_t *codes, *x;
   float* x_scales;
-  std::vector<int16_t*> exponents;  // [layers], in the order of stages, experts, matrices, rows
-  uint8_t* spreads;                 // of the rows of one layer
-  size_t code_bytes = 0, rows_of_layer = 0;
+  std::vector<int16_t*> exponents;           // [layers], in the order of stages, experts, matrices, rows
+  uint8_t* spreads;                          // of the rows of one layer
+  size_t half_bytes = 0, rows_of_layer = 0;  // of codes
 
   Layout(const ModelConfig& c, const DecoderWeights& weights, const ModelOptions& options, Room& room) {
     const int64_t pairs = int64_t(options.max_step_tokens) * c.moe.top_k;
@@ -48,8 +48,9 @@ struct Layout {
       one_expert = std::max(one_expert, size_t(stage.count) * stage.matrix_bytes());
       rows_of_layer += size_t(c.moe.experts) * size_t(stage.count) * size_t(stage.out_dim);
     }
-    code_bytes = std::max<size_t>(size_t(options.fp8_workspace_bytes), one_expert);
-    codes = static_cast<uint8_t*>(room.bytes(code_bytes));
+    half_bytes = std::max(size_t(options.fp8_workspace_bytes) / 2, one_expert);
+    half_bytes = (half_bytes + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
+    codes = static_cast<uint8_t*>(room.bytes(2 * half_bytes));
     x = static_cast<uint8_t*>(
         room.bytes(size_t(fp8_tile_bytes(pairs, std::max(c.expert_width(), c.moe.expert_dim)))));
     x_scales = room.array<float>(size_t(pairs));
@@ -121,10 +122,11 @@ Result<std::unique_ptr<Fp8Workspace>> Fp8Workspace::create(const ModelConfig& c,
   for (size_t l = 0; l < weights.layers.size(); ++l) {
     MoeWeights& w = weights.layers[l].moe;
     if (!is_mxfp4(w)) continue;
-    size_t row = 0;  // of exponents
+    size_t row = 0;    // of exponents
+    int64_t part = 0;  // parts of the layer take turns in the halves
     for (size_t i = 0; i < stages.size(); ++i) {
       const Stage& stage = stages[i];
-      const int64_t at_once = int64_t(layout.code_bytes / (size_t(stage.count) * stage.matrix_bytes()));
+      const int64_t at_once = int64_t(layout.half_bytes / (size_t(stage.count) * stage.matrix_bytes()));
       Mxfp4ToFp8Group* expand = made.expand[l * stages.size() + i];
       Fp8ExpertLinearGroup* multiply = made.multiply[l * stages.size() + i];
       for (int64_t e = 0; e < c.moe.experts; ++e) {
@@ -137,12 +139,14 @@ Result<std::unique_ptr<Fp8Workspace>> Fp8Workspace::create(const ModelConfig& c,
           ops::mxfp4_exponents(step, blocks, matrix.scales, stage.out_dim, int(stage.in_dim), exponents,
                                layout.spreads + row);
           row += size_t(stage.out_dim);
-          uint8_t* codes = layout.codes + size_t(e % at_once * stage.count + m) * stage.matrix_bytes();
+          uint8_t* codes = layout.codes + size_t((part + e / at_once) % 2) * layout.half_bytes +
+                           size_t(e % at_once * stage.count + m) * stage.matrix_bytes();
           const int32_t* range = a.offsets.i32() + e;
           *expand = {blocks, matrix.scales, exponents, codes, range};
           *multiply = {codes, exponents, range, outputs[i][m].f32()};
         }
       }
+      part += (c.moe.experts + at_once - 1) / at_once;
       w.fp8[i] = {tables.expand[l * stages.size() + i],
                   tables.multiply[l * stages.size() + i],
                   stage.count,

@@ -50,7 +50,10 @@ struct ModelOptions {
   // Rows of an expert, on average, from which MXFP4 experts of the fast route go through the FP8 workspace; 0: never;
   // -1: what the backend finds worth it.
   int fp8_rows = -1;
-  uint64_t fp8_workspace_bytes = uint64_t(256) << 20;  // at least one expert fits, whatever this says
+  uint64_t fp8_workspace_bytes = uint64_t(256) << 20;  // at least two experts fit, whatever this says
+  // Experts are expanded beside the product of those before, where the backend can. On an H200 that takes as long as one
+  // after the other with parts as small as those of this workspace: the product loses multiprocessors and full rounds of tiles.
+  bool overlap = false;
 };
 
 // Memory of its own that a loaded model takes beside converted tensors.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "model/blocks.h"
 #include "ops/ops.h"
@@ -6,38 +7,95 @@
 namespace dsa {
 namespace {
 
-// Many rows: the weights become FP8 in the workspace, a part of the experts after the other.
-void workspace_products(Step& s, const BlockContext& c, const Fp8Stage& stage, const Tensor& x,
-                        int64_t y_stride) {
-  const Fp8Workspace& workspace = *c.fp8_workspace;
-  const int experts = c.config.moe.experts;
-  ops::fp8_pack(s, x, workspace.x(), workspace.x_scales());
-  for (int e = 0; e < experts; e += stage.at_once) {
-    const int first = e * stage.matrices, n = std::min(stage.at_once, experts - e) * stage.matrices;
-    ops::mxfp4_to_fp8(s, {stage.expand + first, size_t(n)}, stage.in_dim, stage.out_dim);
-    ops::fp8_expert_linear(s, workspace.x(), workspace.x_scales(), {stage.multiply + first, size_t(n)},
-                           int(x.dim[0]), stage.in_dim, stage.out_dim, y_stride);
-  }
-}
+using Products = std::initializer_list<ops::ExpertProduct>;
 
-// All of `products` at once, one number format after the other; they share x, [sorted rows, in_dim], and out_dim.
-void expert_products(Step& s, const BlockContext& c, const MoeWeights& w, const Fp8Stage& fp8,
-                     const Tensor& x, std::initializer_list<ops::ExpertProduct> products) {
-  Activations& a = s.activations();
-  if (fp8.expand != nullptr && x.dim[0] >= int64_t(c.fp8_rows) * c.config.moe.experts)
-    return workspace_products(s, c, fp8, x, products.begin()->y.stride[0]);
-  const int out_dim = int(products.begin()->y.dim[1]);
-  const int groups = int(products.size()) * int(std::min<int64_t>(c.config.moe.experts, x.dim[0]));
-  for (const DType type : w.types) {
-    const bool mxfp4 = type == DType::u8;
-    ops::expert_groups(s, a.offsets, type, {products.begin(), products.size()},
-                       mxfp4 ? a.mxfp4_groups : nullptr, mxfp4 ? nullptr : a.linear_groups, groups);
-    if (mxfp4)
-      ops::mxfp4_linear(s, x, a.mxfp4_groups, groups, out_dim);
-    else
-      ops::expert_linear(s, x, a.linear_groups, groups, type, out_dim);
+// The products of the experts of one layer, each on the rows that chose it. Few rows: weights are read as they lie. Many:
+// they become FP8 in the workspace, a part of the experts after the other. While a part is multiplied, the side of the
+// queue expands the next into the other half.
+class ExpertProducts {
+ public:
+  // The plan of the experts is made: the first part may begin.
+  ExpertProducts(Step& s, const BlockContext& c, const MoeWeights& w)
+      : s_(s),
+        c_(c),
+        w_(w),
+        side_(c.options.overlap ? s.side() : s.queue()),
+        many_(w.fp8[0].expand != nullptr &&
+              s.activations().pairs.dim[0] >= int64_t(c.fp8_rows) * c.config.moe.experts) {
+    if (!many_) return;
+    s.follow(side_, s.queue());
+    expand_next(0);
   }
-}
+
+  // x is [tokens, width], the products [sorted rows, out_dim].
+  void gates(const Tensor& x, Products products) {
+    Activations& a = s_.activations();
+    if (many_) {
+      ops::fp8_pack(s_, x, a.pairs, c_.fp8_workspace->x(), c_.fp8_workspace->x_scales());
+      return multiply(w_.fp8[0], products);
+    }
+    ops::expert_gather(s_, x, a.pairs, a.expert_x);  // [tokens * top_k, width]
+    multiply(a.expert_x, products);
+  }
+  // x is [sorted rows, dim].
+  void downs(const Tensor& x, Products products) {
+    if (!many_) return multiply(x, products);
+    ops::fp8_pack(s_, x, c_.fp8_workspace->x(), c_.fp8_workspace->x_scales());
+    multiply(w_.fp8[1], products);
+  }
+
+ private:
+  // As they lie, one number format after the other.
+  void multiply(const Tensor& x, Products products) {
+    Activations& a = s_.activations();
+    const int out_dim = int(products.begin()->y.dim[1]);
+    const int groups = int(products.size()) * int(std::min<int64_t>(c_.config.moe.experts, x.dim[0]));
+    for (const DType type : w_.types) {
+      const bool mxfp4 = type == DType::u8;
+      ops::expert_groups(s_, a.offsets, type, {products.begin(), products.size()},
+                         mxfp4 ? a.mxfp4_groups : nullptr, mxfp4 ? nullptr : a.linear_groups, groups);
+      if (mxfp4)
+        ops::mxfp4_linear(s_, x, a.mxfp4_groups, groups, out_dim);
+      else
+        ops::expert_linear(s_, x, a.linear_groups, groups, type, out_dim);
+    }
+  }
+  // Through the workspace.
+  void multiply(const Fp8Stage& stage, Products products) {
+    const Fp8Workspace& workspace = *c_.fp8_workspace;
+    const int rows = int(s_.activations().pairs.dim[0]), mean = rows / c_.config.moe.experts;
+    for (int e = 0; e < c_.config.moe.experts; e += stage.at_once) {
+      s_.follow(s_.queue(), side_);  // which has expanded this part
+      s_.follow(side_, s_.queue());  // which has multiplied the part before
+      const bool last = &stage == std::end(w_.fp8) - 1 && e + stage.at_once >= c_.config.moe.experts;
+      const int beside = last || &side_ == &s_.queue() ? 0 : std::max(mean, 1);
+      ops::fp8_expert_linear(s_, workspace.x(), workspace.x_scales(), part(stage, stage.multiply, e), rows,
+                             stage.in_dim, stage.out_dim, products.begin()->y.stride[0], beside);
+      if (!last) expand_next(beside);
+    }
+  }
+  void expand_next(int rows_beside) {
+    const Fp8Stage& stage = w_.fp8[stage_];
+    ops::mxfp4_to_fp8(s_, side_, part(stage, stage.expand, expert_), stage.in_dim, stage.out_dim,
+                      rows_beside);
+    expert_ += stage.at_once;
+    if (expert_ >= c_.config.moe.experts) expert_ = 0, ++stage_;
+  }
+  // Of the table of a stage, from expert e on.
+  template <class Group>
+  std::span<const Group> part(const Fp8Stage& stage, const Group* groups, int e) const {
+    const int experts = std::min(stage.at_once, c_.config.moe.experts - e);
+    return {groups + e * stage.matrices, size_t(experts * stage.matrices)};
+  }
+
+  Step& s_;
+  const BlockContext& c_;
+  const MoeWeights& w_;
+  Queue& side_;
+  const bool many_;
+  size_t stage_ = 0;  // of the part that is expanded next
+  int expert_ = 0;    // its first
+};
 
 // Experts of the full width with biases, and nothing beside them.
 void biased_moe(Step& s, const BlockContext& c, const MoeWeights& w, const BlockInput& in,
@@ -50,11 +108,11 @@ void biased_moe(Step& s, const BlockContext& c, const MoeWeights& w, const Block
   ops::softmax_router(s, a.router_logits, a.expert_ids, a.expert_weights);
   ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
 
-  ops::expert_gather(s, a.h, a.pairs, a.expert_x);  // [tokens * top_k, hidden]
-  expert_products(s, c, w, w.fp8[0], a.expert_x, {{w.gates, a.expert_gate_up}});
+  ExpertProducts experts(s, c, w);
+  experts.gates(a.h, {{w.gates, a.expert_gate_up}});              // [tokens * top_k, 2 * dim]
   ops::add_bias(s, w.gate_up_bias, a.offsets, a.expert_gate_up);  // [tokens * top_k, 2 * dim]
   ops::alpha_swiglu(s, a.expert_gate_up, config.alpha, config.limit, a.expert_gate);
-  expert_products(s, c, w, w.fp8[1], a.expert_gate, {{w.downs, a.expert_y}});
+  experts.downs(a.expert_gate, {{w.downs, a.expert_y}});
   ops::add_bias(s, w.down_bias, a.offsets, a.expert_y);                 // [tokens * top_k, hidden]
   ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, a.out);  // [tokens, hidden]
   if (!out.addend.is_null()) ops::add(s, out.addend, a.out, out.y);
@@ -68,17 +126,17 @@ Tensor narrow(const Tensor& buffer, int64_t rows, int64_t dim) {
 // Whether each token may go to its experts by itself.
 bool goes_without_plan(const Step& s, const MoeConfig& config, const MoeWeights& w, int64_t tokens) {
   return s.fuses(tokens) && w.types.size() == 1 && w.types[0] == DType::u8 &&
-         int64_t(config.top_k) * config.expert_dim <= kExpertDownInputsMax;
+         config.top_k <= kExpertTopKMax && int64_t(config.top_k) * config.expert_dim <= kExpertDownInputsMax;
 }
 
 // The experts, each on the rows that chose it: [tokens, width] in, and out.
 void planned_experts(Step& s, const BlockContext& c, const MoeWeights& w, const Tensor& x, const Tensor& y) {
   Activations& a = s.activations();
   ops::expert_plan(s, a.expert_ids, a.offsets, a.pairs, a.rows);
-  ops::expert_gather(s, x, a.pairs, a.expert_x);  // [tokens * top_k, width]
-  expert_products(s, c, w, w.fp8[0], a.expert_x, {{w.gates, a.expert_gate}, {w.ups, a.expert_up}});
+  ExpertProducts experts(s, c, w);
+  experts.gates(x, {{w.gates, a.expert_gate}, {w.ups, a.expert_up}});  // [tokens * top_k, dim]
   ops::activation(s, a.expert_gate, a.expert_up, c.config.mlp.activation, a.expert_gate);
-  expert_products(s, c, w, w.fp8[1], a.expert_gate, {{w.downs, a.expert_y}});  // [tokens * top_k, width]
+  experts.downs(a.expert_gate, {{w.downs, a.expert_y}});  // [tokens * top_k, width]
   ops::expert_combine(s, a.expert_y, a.rows, a.expert_weights, y);
 }
 

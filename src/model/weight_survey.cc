@@ -139,7 +139,7 @@ PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route ro
                   "weights as stored; activations rounded to bf16 where a step has many rows"};
         if (products != Products::cpu && dtype == DType::f8_e4m3)
           return {Precision::rounded,
-                  "codes as stored; activations rounded to E4M3 in blocks of 128 where a step has many rows"};
+                  "code times scale and activations rounded to bf16 where a step has many rows"};
       }
       if (dtype != DType::f8_e4m3) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::exact, "codes multiplied as stored, sums in f32 times the scale of each tile"};

@@ -294,19 +294,27 @@ void mxfp4_exponents(Step& s, const uint8_t* blocks, const uint8_t* scales, int6
   s.kernels().mxfp4_exponents({blocks, scales, exponents, spreads, rows, in_dim}, s.queue());
 }
 
-void mxfp4_to_fp8(Step& s, std::span<const Mxfp4ToFp8Group> groups, int in_dim, int out_dim) {
-  s.kernels().mxfp4_to_fp8({groups.data(), int(groups.size()), in_dim, out_dim}, s.queue());
+void mxfp4_to_fp8(Step& s, Queue& queue, std::span<const Mxfp4ToFp8Group> groups, int in_dim, int out_dim,
+                  int rows_beside) {
+  s.kernels().mxfp4_to_fp8({groups.data(), int(groups.size()), in_dim, out_dim, rows_beside}, queue);
 }
 
 void fp8_pack(Step& s, const Tensor& x, uint8_t* codes, float* scales) {
   s.kernels().fp8_pack({x.f32(), nullptr, codes, scales, x.stride[0], dim(x, 0), dim(x, 1), 1}, s.queue());
 }
 
+void fp8_pack(Step& s, const Tensor& x, const Tensor& pairs, uint8_t* codes, float* scales) {
+  DSA_ASSERT(pairs.dim[0] % x.dim[0] == 0);
+  const Fp8PackArgs args{x.f32(),     pairs.i32(),   codes,     scales,
+                         x.stride[0], dim(pairs, 0), dim(x, 1), dim(pairs, 0) / dim(x, 0)};
+  s.kernels().fp8_pack(args, s.queue());
+}
+
 void fp8_expert_linear(Step& s, const uint8_t* x, const float* x_scales,
                        std::span<const Fp8ExpertLinearGroup> groups, int rows, int in_dim, int out_dim,
-                       int64_t y_stride) {
-  const Fp8ExpertLinearArgs args{x,    x_scales, groups.data(), int(groups.size()),
-                                 rows, in_dim,   out_dim,       y_stride};
+                       int64_t y_stride, int rows_beside) {
+  const Fp8ExpertLinearArgs args{x,      x_scales, groups.data(), int(groups.size()), rows,
+                                 in_dim, out_dim,  y_stride,      rows_beside};
   s.kernels().fp8_expert_linear(args, s.queue());
 }
 

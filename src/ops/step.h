@@ -85,6 +85,8 @@ class Step {
 
   const KernelTable& kernels() const { return backend_.kernels(); }
   Queue& queue() { return backend_.queue(); }
+  Queue& side() { return backend_.side(); }
+  void follow(Queue& queue, Queue& first) { backend_.follow(queue, first); }
   Storage& storage() { return backend_.storage(); }
   const Batch& batch() const { return DSA_ASSERT(batch_), *batch_; }
   // The arrays of the batch for the arguments of kernels.

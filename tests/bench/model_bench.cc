@@ -53,8 +53,7 @@ class Bench {
     measure_ceilings();
     printf(
         "%s: hidden %d, %zu layers, %d of %d experts a token, %.2f GB of weights, %.2f GB of them in every "
-        "step, "
-        "loaded in %.1f s\n",
+        "step, loaded in %.1f s\n",
         options_.shape.c_str(), c.hidden, c.layers.size(), c.moe.top_k, c.moe.experts,
         double(model_.checkpoint->total_bytes()) * 1e-9, double(model_.step_bytes) * 1e-9, load_seconds_);
     for (const int tokens : options_.prompts) DSA_TRY(prefill(tokens));
@@ -263,9 +262,7 @@ class Bench {
           download_seconds(sequences.size()) * 1e6);
     }
     timed_->watch = Watch::operators;
-    for (int i = 0; i < kSteps; ++i) {  // a step at a time: events of a replay know its last run alone
-      DSA_TRY(decode_step(sequences, nullptr));
-    }
+    for (int i = 0; i < kSteps; ++i) DSA_TRY(decode_step(sequences, nullptr));
     print_operators("in a step", machine_.clock.take(), kSteps);
     if (machine_.clock.kernels() > 0)
       printf("  kernels in a step: %lld\n", (long long)machine_.clock.kernels());

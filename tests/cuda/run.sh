@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh [PART...]: runs what pack.sh packed on this machine's GPU. Parts: devices kernels goldens engine eval sanitize
-# bench; without one, all but the last two. One line for each suite of kernels and each golden, the end of the rest. Needs
-# cuBLASLt of CUDA 13, and compute-sanitizer to sanitize.
+# bench model load; without one, all but the last four. One line for each suite of kernels and each golden, the end of the
+# rest. Needs cuBLASLt of CUDA 13, and compute-sanitizer to sanitize.
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cublas=$(find /usr /opt -name 'libcublasLt.so.13' 2>/dev/null | head -n 1)
 export LD_LIBRARY_PATH="$here/lib:$(dirname "$cublas"):${LD_LIBRARY_PATH:-}" DSA_TEST_ROOT="$here/tree"
@@ -76,6 +76,8 @@ for name in "$@"; do
       ;;
     eval) part eval 20 "$here/bin/dsa_eval" "$here/tree/samples/models/dsa-tiny" --limit 50 --device cuda ;;
     bench) part bench 60 "$here/bin/dsa_bench_cuda" ;;
+    model) part model 60 "$here/bin/dsa_bench_cuda" model ;;
+    load) part load 20 "$here/bin/dsa_bench_cuda" load ;;
     *) echo "no part '$name'" >&2; exit 2 ;;
   esac
 done

@@ -10,19 +10,9 @@
 using cublasLtHandle_t = void*;
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_NOT_SUPPORTED = 15 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F };
-enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF, CUDA_R_8F_E4M3 };
+enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF };
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
-enum cublasLtMatmulMatrixScale_t {
-  CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F = 4,
-  CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F = 5
-};
-enum cublasLtMatmulDescAttributes_t {
-  CUBLASLT_MATMUL_DESC_TRANSA,
-  CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
-  CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
-  CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
-  CUBLASLT_MATMUL_DESC_B_SCALE_MODE
-};
+enum cublasLtMatmulDescAttributes_t { CUBLASLT_MATMUL_DESC_TRANSA };
 enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -37,7 +27,6 @@ enum cublasLtMatrixLayoutAttribute_t {
 };
 
 struct cublasLtMatmulDescOpaque_t {
-  const float *a_scales, *b_scales;
   cublasOperation_t of_a;
 };
 struct cublasLtMatrixLayoutOpaque_t {
@@ -67,8 +56,6 @@ inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDescOpaque_t*
                                                      cublasLtMatmulDescAttributes_t attribute,
                                                      const void* value, size_t bytes) {
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) memcpy(&product->of_a, value, bytes);
-  if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) memcpy(&product->a_scales, value, bytes);
-  if (attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) memcpy(&product->b_scales, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayoutOpaque_t* layout, cudaDataType_t type,
@@ -111,20 +98,15 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDescOpaque_
   const auto value = [](const void* data, const cublasLtMatrixLayoutOpaque_t& layout, int64_t batch,
                         int64_t row, int64_t column) {
     const int64_t at = batch * layout.batch_stride + column * layout.stride + row;
-    return double(layout.type == CUDA_R_16BF ? dsa::to_f32(static_cast<const dsa::bf16*>(data)[at])
-                                             : dsa::e4m3_to_f32(static_cast<const uint8_t*>(data)[at]));
+    return double(dsa::to_f32(static_cast<const dsa::bf16*>(data)[at]));
   };
   for (int64_t n = 0; n < d_layout->batch; ++n)
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t o = 0; o < outputs; ++o) {
         double sum = 0;
         for (int64_t i = 0; i < inner; ++i) {
-          double term = (turned ? value(a, *a_layout, n, i, o) : value(a, *a_layout, n, o, i)) *
-                        value(b, *b_layout, n, i, r);
-          if (a_layout->type == CUDA_R_8F_E4M3)
-            term *= double(product->a_scales[o / 128 * ((inner / 128 + 3) / 4 * 4) + i / 128]) *
-                    product->b_scales[i / 128 * rows + r];
-          sum += term;
+          sum += (turned ? value(a, *a_layout, n, i, o) : value(a, *a_layout, n, o, i)) *
+                 value(b, *b_layout, n, i, r);
         }
         static_cast<float*>(d)[n * d_layout->batch_stride + r * d_layout->stride + o] = float(sum);
       }

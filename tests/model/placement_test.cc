@@ -29,6 +29,29 @@ TEST_SUITE("model/placement") {
     }
   }
 
+  TEST_CASE("steps of fused operators give the logits of steps of single ones") {
+    for (const char* name : kModelFolders) {
+      INFO(name);
+      const ModelFiles files = open(name);
+      GuardedBackend single_backend, fused_backend;
+      fused_backend.fused = true;
+      LoadedModel single(files, single_backend), fused(files, fused_backend);
+      const int vocab = single.decoder->vocab_size();
+      const auto logits_of = [&](LoadedModel& model) {
+        Random tokens(5);
+        SequenceState a(*model.pool, 64), b(*model.pool, 64);
+        std::vector<Values> logits = {model.step({&a}, {random_tokens(tokens, 20, vocab)}),
+                                      model.step({&b}, {random_tokens(tokens, 3, vocab)})};
+        for (int i = 0; i < 12; ++i)
+          logits.push_back(
+              model.step({&a, &b}, {random_tokens(tokens, 1, vocab), random_tokens(tokens, 1, vocab)}));
+        return logits;
+      };
+      const std::vector<Values> expected = logits_of(single), found = logits_of(fused);
+      for (size_t i = 0; i < expected.size(); ++i) CHECK(relative_error(found[i], expected[i]) < 2e-4);
+    }
+  }
+
   TEST_CASE("the size from headers alone is what a load takes of the device, and nothing is left behind") {
     for (const char* name : kModelFolders) {
       INFO(name);
@@ -66,17 +89,19 @@ TEST_SUITE("model/placement") {
                              "glm5_next_vl/model-mxfp4", "gpt_oss/model-mxfp4"}) {
       INFO(name);
       const ModelFiles files = open(name);
-      ModelOptions fused, expanded, one_expert, wrong;  // wrong: each expert does another's work
+      ModelOptions fused, expanded, one_expert, serial, wrong;  // wrong: each expert does another's work
       fused.route = Route::exact;
       expanded.fp8_rows = one_expert.fp8_rows = 1;
       one_expert.fp8_workspace_bytes = 1;
+      serial = one_expert;
+      expanded.overlap = one_expert.overlap = true;
       Random random(3);
       std::vector<std::vector<int32_t>> prompts;
       for (int i = 0; i < kPrompts; ++i) prompts.push_back(random_tokens(random, 150, files.config->vocab));
       std::vector<std::vector<Values>> logits;
       wrong.route = Route::exact;
       wrong.rotate_experts = files.config->moe.biased ? 0 : 1;
-      for (const ModelOptions* options : {&fused, &expanded, &one_expert, &wrong}) {
+      for (const ModelOptions* options : {&fused, &expanded, &one_expert, &serial, &wrong}) {
         GuardedBackend backend;
         backend.take_exact_linear();
         LoadedModel model(files, backend, *options);
@@ -95,8 +120,9 @@ TEST_SUITE("model/placement") {
       }
       std::vector<double> errors, wrong_errors;
       for (size_t i = 0; i < prompts.size(); ++i) {
-        wrong_errors.push_back(relative_error(logits[3][i], logits[0][i]));
+        wrong_errors.push_back(relative_error(logits[4][i], logits[0][i]));
         CHECK(same_bits(logits[1][i], logits[2][i]));
+        CHECK(same_bits(logits[1][i], logits[3][i]));
         CHECK_FALSE(same_bits(logits[0][i], logits[1][i]));
         errors.push_back(relative_error(logits[1][i], logits[0][i]));
       }

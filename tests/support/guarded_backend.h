@@ -193,6 +193,10 @@ class AddressCheck {
   void tables(const Fp8ExpertLinearArgs& a) { array(a.groups, a.num_groups, "groups"); }
   void tables(const ShortConvArgs& a) { array(a.sequences, a.num_sequences, "sequences"); }
   void tables(const KdaArgs& a) { array(a.sequences, a.num_sequences, "sequences"); }
+  void tables(const KdaDecodeArgs& a) {
+    array(a.convs, a.num_sequences, "convs");
+    array(a.sequences, a.num_sequences, "sequences");
+  }
   void tables(const PoolKeysArgs& a) { array(a.sequences, a.num_sequences, "sequences"); }
   void tables(const PlaceRowsArgs& a) { array(a.runs, a.num_runs, "runs"); }
 
@@ -227,6 +231,7 @@ class GuardedBackend final : public Backend {
   GuardedStorage& storage() override { return queue_.storage; }
 
   bool can_replay() const override { return replays; }
+  bool fuses() const override { return fused; }
   // As backend/cuda/cuda_graphs.h: the first time as it is, the second time recorded.
   void replay(uint64_t key, const std::function<void()>& work) override {
     if (seen_.insert(key).second) return work();
@@ -244,7 +249,7 @@ class GuardedBackend final : public Backend {
   // As GPUs do: `linear` has the exact route alone.
   void take_exact_linear() { queue_.exact_linear = true; }
 
-  bool replays = true;
+  bool replays = true, fused = false;
   int64_t replayed = 0;  // steps that came from a recording
 
  private:

@@ -361,9 +361,10 @@ struct Fp8Experts {
                      ranges + e});
     return memory.copy(set);
   }
-  Fp8ExpertLinearArgs product(const Fp8ExpertLinearGroup* groups, int first, int count) const {
-    return {x_codes, x_scales, groups + first, std::min(count, experts - first),
-            total(), in_dim,   out_dim,        out_dim};
+  Fp8ExpertLinearArgs product(const Fp8ExpertLinearGroup* groups, int first, int count,
+                              int beside = 0) const {
+    return {x_codes, x_scales, groups + first, std::min(count, experts - first), total(), in_dim,
+            out_dim, out_dim,  beside};
   }
 };
 
@@ -385,17 +386,18 @@ void grouped(Bench& b, const char* name, int in_dim, int out_dim) {
 
 // The workspace in one piece, on one stream; in two halves, on two; and without it. Rows whose products are ready.
 void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, int out_dim) {
-  for (const int rows : {32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
+  for (const int rows : {2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
     Fp8Experts e(experts, rows, in_dim, out_dim);
     e.make_mxfp4();
     e.codes = e.memory.of<uint8_t>(size_t(at_once) * e.matrix());
     const Mxfp4ToFp8Group* conversions = e.conversions(at_once);
     const Fp8ExpertLinearGroup* products = e.products(at_once);
-    const auto expand = [&](int first, int count, Queue& queue) {
-      b.kernels.mxfp4_to_fp8({conversions + first, std::min(count, experts - first), in_dim, out_dim}, queue);
+    const auto expand = [&](int first, int count, Queue& queue, int rows_beside = 0) {
+      b.kernels.mxfp4_to_fp8(
+          {conversions + first, std::min(count, experts - first), in_dim, out_dim, rows_beside}, queue);
     };
-    const auto multiply = [&](int first, int count) {
-      b.kernels.fp8_expert_linear(e.product(products, first, count), b.queue);
+    const auto multiply = [&](int first, int count, int rows_beside = 0) {
+      b.kernels.fp8_expert_linear(e.product(products, first, count, rows_beside), b.queue);
     };
     const double conversion = b.seconds(1, [&](int) { expand(0, experts, b.queue); });
     const double product = b.seconds(1, [&](int) { multiply(0, experts); });
@@ -403,7 +405,7 @@ void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, i
       for (int first = 0; first < experts; first += at_once)
         expand(first, at_once, b.queue), multiply(first, at_once);
     });
-    Queue& side = b.queue.side();
+    CudaQueue& side = b.queue.side();
     const int half = at_once / 2;
     const double beside = b.seconds(1, [&](int) {
       side.follow(b.queue);
@@ -411,8 +413,9 @@ void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, i
       for (int first = 0; first < experts; first += half) {
         b.queue.follow(side);
         side.follow(b.queue);
-        multiply(first, half);
-        if (first + half < experts) expand(first + half, half, side);
+        const bool last = first + half >= experts;
+        multiply(first, half, last ? 0 : rows);
+        if (!last) expand(first + half, half, side, rows);
       }
     });
     std::vector<Mxfp4LinearGroup> set;

@@ -78,10 +78,6 @@ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   return round_to_bf16x2(bf16_half(a, 0) * bf16_half(b, 0), bf16_half(a, 1) * bf16_half(b, 1));
 }
 
-inline uint32_t round_to_e4m3x4(float a, float b, float c, float d) {
-  return f32_to_e4m3(a) | f32_to_e4m3(b) << 8 | f32_to_e4m3(c) << 16 | uint32_t(f32_to_e4m3(d)) << 24;
-}
-
 inline void copy_async(void* shared, const void* global, bool exists) {
   emulated::copy_later(shared, global, exists);
 }
