@@ -106,13 +106,10 @@ TEST_SUITE("kernels/index_scores") {
       std::vector<int> lengths;
       int tokens, heads, dim;
     };
-    const Shape shapes[] = {{{63, 64, 65}, 7, 3, 17},
-                            {{200, 1000}, 3, 64, 128},
-                            {{64}, 1, 64, 128},
-                            {{1, 130, 700}, 3, 32, 128},
-                            {{1, 129, 7, 500}, 131, 64, 128},
-                            {{900, 64}, 90, 32, 128},
-                            {{5000, 33, 2600, 9000}, 4, 64, 128}};
+    const Shape shapes[] = {
+        {{63, 64, 65}, 7, 3, 17},          {{200, 700}, 3, 64, 128},        {{64}, 1, 64, 128},
+        {{1, 130, 700}, 3, 32, 128},       {{1, 129, 7, 200}, 70, 64, 128}, {{200, 64}, 66, 32, 128},
+        {{500, 33, 260, 1200}, 4, 64, 128}};
     for (const Shape& shape : shapes)
       for (const auto& variant : implementations(&KernelTable::index_scores)) {
         INFO(variant.name, " heads ", shape.heads, " dim ", shape.dim, " tokens ", shape.tokens);
