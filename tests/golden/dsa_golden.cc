@@ -1,5 +1,5 @@
-// dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast] [--device cpu|guarded|cuda]: runs a fixture folder
-// and compares.
+// dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast] [--kv f32|bf16]
+// [--device cpu|guarded|cuda]: runs a fixture folder and compares.
 //
 // Prints PASS|FAIL family max_rel=.. top1=n/n tokens=n/n selected=equal|different|none. max_rel is the
 // largest difference of a logit over the largest logit. The exact route must stay within 1e-3 with every
@@ -7,7 +7,8 @@
 // the outputs of the tower, with the same limit, and canvas=.., the largest difference of a resized pixel, at most 1.
 //
 // The fast route rounds activations to 8 bits and a sign for MXFP4 weights; with bf16 weights it rounds them to 12 bits
-// and a sign and their activations to 14 and a sign. In a random model that now and then tips a router or a selection,
+// and a sign and their activations to 14 and a sign; on a GPU it rounds activations to bf16, and experts do not take the
+// FP8 workspace, which tests/cuda covers. In a random model that now and then tips a router or a selection,
 // and the row's logits then differ as a whole; between such rows the rounding is small. So it must keep the median row
 // within 5 % of the largest logit, and the best token in nine of ten rows whose lead is larger than twice the median
 // row's error.
