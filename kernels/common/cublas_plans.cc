@@ -88,11 +88,11 @@ bool CublasPlans::find(const CublasProduct& p, size_t workspace_bytes) {
   return handle_ && plan(p, workspace_bytes).exists;
 }
 
-cublasStatus_t CublasPlans::run(const CublasProduct& p, void* workspace, size_t workspace_bytes,
+cublasStatus_t CublasPlans::run(const CublasProduct& p, bool add, void* workspace, size_t workspace_bytes,
                                 cudaStream_t stream) {
   Plan& made = plan(p, workspace_bytes);
-  const float one = 1, zero = 0;
-  return cublasLtMatmul(handle_, &made.product, &one, p.weight, &made.weight, p.x, &made.x, &zero, p.y,
+  const float one = 1, of_y = add ? 1.f : 0.f;
+  return cublasLtMatmul(handle_, &made.product, &one, p.weight, &made.weight, p.x, &made.x, &of_y, p.y,
                         &made.y, p.y, &made.y, &made.algorithm, workspace, workspace_bytes, stream);
 }
 

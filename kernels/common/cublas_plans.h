@@ -35,8 +35,8 @@ class CublasPlans {
 
   // Looks for a plan that needs no more than `workspace_bytes`. False: there is none.
   bool find(const CublasProduct& product, size_t workspace_bytes);
-  // One launch, of a product that find() knows.
-  cublasStatus_t run(const CublasProduct& product, void* workspace, size_t workspace_bytes,
+  // One launch, of a product that find() knows; `add` adds it to y.
+  cublasStatus_t run(const CublasProduct& product, bool add, void* workspace, size_t workspace_bytes,
                      cudaStream_t stream);
 
  private:

@@ -1,7 +1,7 @@
-// kernels/common/rounded.cuh: what products that round many rows for cuBLASLt share.
+// kernels/common/rounded.cuh: what products that cut many rows into pieces of bf16 for cuBLASLt share.
 #pragma once
 
-#include "kernels/common/cuda.cuh"
+#include "kernels/common/products.cuh"
 
 namespace dsa {
 
@@ -32,29 +32,35 @@ class Scratch {
   int64_t left_;
 };
 
-__device__ inline uint4 round_to_bf16x8(const float4& low, const float4& high) {
-  return {round_to_bf16x2(low.x, low.y), round_to_bf16x2(low.z, low.w), round_to_bf16x2(high.x, high.y),
-          round_to_bf16x2(high.z, high.w)};
-}
-
-// to [rows, blocks, dim], from rows of blocks: x[r * row_stride + block * block_stride + i]. One thread rounds 8 values;
-// dim is a multiple of 8, the strides are multiples of 4, and both ends lie at multiples of 16 bytes.
-inline void round_rows_to_bf16(Queue& queue, const float* x, int64_t row_stride, int64_t block_stride,
-                               int64_t rows, int64_t blocks, int64_t dim, uint4* to) {
-  const int64_t octets = dim / 8;
-  each(queue, rows * blocks * octets, [=] __device__(int64_t i) {
+// to [piece][rows, blocks, dim], from rows of blocks: x[r * row_stride + block * block_stride + i]. One thread cuts 8
+// values; dim is a multiple of 8, the strides are multiples of 4, and both ends lie at multiples of 16 bytes.
+template <int kPieces>
+void cut_rows(Queue& queue, const float* x, int64_t row_stride, int64_t block_stride, int64_t rows,
+              int64_t blocks, int64_t dim, uint4* to) {
+  const int64_t octets = dim / 8, all = rows * blocks * octets;
+  each(queue, all, [=] __device__(int64_t i) {
     const int64_t block = i / octets;
     const auto* at = reinterpret_cast<const float4*>(x + block / blocks * row_stride +
                                                      block % blocks * block_stride + i % octets * 8);
-    to[i] = round_to_bf16x8(at[0], at[1]);
+    const float4 low = at[0], high = at[1];
+    uint32_t pairs[4][kPieces];
+    cut(low.x, low.y, pairs[0]), cut(low.z, low.w, pairs[1]);
+    cut(high.x, high.y, pairs[2]), cut(high.z, high.w, pairs[3]);
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece)
+      to[piece * all + i] = {pairs[0][piece], pairs[1][piece], pairs[2][piece], pairs[3][piece]};
   });
 }
 
-// Launches a product that cublas_plans() has found.
-inline void run_cublas(CudaQueue& queue, const CublasProduct& product, void* workspace,
-                       size_t workspace_bytes) {
-  if (queue.cublas_plans().run(product, workspace, workspace_bytes, queue.stream()) != CUBLAS_STATUS_SUCCESS)
-    queue.note(cudaErrorLaunchFailure);
+// Launches a product that cublas_plans() has found, once for each piece of x; they lie `piece_bytes` apart.
+inline void run_cublas(CudaQueue& queue, CublasProduct product, int pieces, int64_t piece_bytes,
+                       void* workspace, size_t workspace_bytes) {
+  for (int piece = 0; piece < pieces; ++piece) {
+    if (queue.cublas_plans().run(product, piece > 0, workspace, workspace_bytes, queue.stream()) !=
+        CUBLAS_STATUS_SUCCESS)
+      queue.note(cudaErrorLaunchFailure);
+    product.x = static_cast<const char*>(product.x) + piece_bytes;
+  }
 }
 
 }  // namespace dsa

@@ -51,10 +51,10 @@ sanitize() {
 
 goldens() {
   local code=0 case route line
-  for case in kimi_k31:model-mxfp4 kimi_k3:model-mxfp4 kimi_linear:model kimi_k31:model kimi_k3_vl:model-mxfp4 \
+  for case in kimi_k31:model-mxfp4 kimi_k3:model-mxfp4 kimi_linear:model-mxfp4 kimi_linear:model kimi_k31:model kimi_k3_vl:model-mxfp4 \
               deepseek_v32:model-mxfp4 glm_moe_dsa:model-mxfp4 glm_moe_dsa:model gpt_oss:model-mxfp4 gpt_oss:model \
               glm5_next:model-mxfp4 glm5_next_vl:model-mxfp4; do
-    for route in exact fast; do
+    for route in exact fast fp8; do
       line=$("$here/bin/dsa_golden" "$here/tree/tests/golden/${case%%:*}" --weights "${case##*:}" --route $route \
              --device cuda 2>&1 | tail -n 1)
       echo "$case $route: $line"

@@ -74,7 +74,7 @@ struct LinearCase {
   LinearCase rounded() const {
     LinearCase c = *this;
     if (!many_rows()) return c;
-    for (float& v : c.x) v = to_f32(to_bf16(v));
+    for (float& v : c.x) v = two_pieces(v);
     if (type == DType::bf16) return c;
     c.type = DType::bf16;
     for (int o = 0; o < shape.out_dim; ++o)

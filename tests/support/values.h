@@ -41,6 +41,12 @@ class Random {
 // A buffer that the code under test must fill: every value starts as NaN.
 inline Values poisoned(size_t n) { return Values(n, std::numeric_limits<float>::quiet_NaN()); }
 
+// What is left of a value that is cut into two pieces of bf16: 16 bits of its fraction at least.
+inline float two_pieces(float value) {
+  const auto cut = [](float v) { return bits_to_f32(f32_to_bits(v) & 0xffff0000u); };
+  return cut(value) + cut(value - cut(value));
+}
+
 // Largest difference over the largest magnitude of `expected`; infinite if NaN or infinities differ.
 inline double relative_error(const Values& actual, const Values& expected) {
   if (actual.size() != expected.size()) return std::numeric_limits<double>::infinity();
