@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/common/products.cuh"
+#include "kernels/linear/linear.h"
 
 namespace dsa {
 
@@ -32,6 +33,9 @@ class Scratch {
   int64_t left_;
 };
 
+// Pieces of an activation in bf16; see linear.h.
+inline int pieces_of(int64_t rows) { return rows <= kLinearPiecesRows ? 2 : 1; }
+
 // to [piece][rows, blocks, dim], from rows of blocks: x[r * row_stride + block * block_stride + i]. One thread cuts 8
 // values; dim is a multiple of 8, the strides are multiples of 4, and both ends lie at multiples of 16 bytes.
 template <int kPieces>
@@ -50,6 +54,11 @@ void cut_rows(Queue& queue, const float* x, int64_t row_stride, int64_t block_st
     for (int piece = 0; piece < kPieces; ++piece)
       to[piece * all + i] = {pairs[0][piece], pairs[1][piece], pairs[2][piece], pairs[3][piece]};
   });
+}
+
+inline void cut_rows(int pieces, Queue& queue, const float* x, int64_t row_stride, int64_t block_stride,
+                     int64_t rows, int64_t blocks, int64_t dim, uint4* to) {
+  (pieces == 2 ? cut_rows<2> : cut_rows<1>)(queue, x, row_stride, block_stride, rows, blocks, dim, to);
 }
 
 // Launches a product that cublas_plans() has found, once for each piece of x; they lie `piece_bytes` apart.

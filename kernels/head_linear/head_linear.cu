@@ -1,5 +1,5 @@
 // kernels/head_linear/head_linear.cu: 16 outputs of a head at a time, on the tensor cores; see common/products.cuh and
-// common/few_rows.cuh. Many tokens on the fast route: kernels that cut activations into two pieces and round weights to
+// common/few_rows.cuh. Many tokens on the fast route: kernels that cut activations into pieces and round weights to
 // scratch memory, and a product of cuBLASLt for each piece of all heads.
 #include <algorithm>
 
@@ -11,7 +11,6 @@ namespace dsa {
 namespace {
 
 constexpr int kTilesOfMany = 4;
-constexpr int kPieces = 2;  // of an activation, for cuBLASLt
 
 // Grid (ceil(out_dim / 16), ceil(tokens / (8 * kTilesN)), heads).
 template <int kTilesN, class Weights>
@@ -85,9 +84,10 @@ int rounded_product(const HeadLinearArgs& a, CudaQueue& queue) {
   const int64_t matrix = int64_t(a.in_dim) * a.out_dim;
   const bool round_weights = a.weight_type == DType::f32;
   auto* weights = round_weights ? scratch.take<uint4>(a.heads * matrix / 8) : nullptr;
-  const int64_t values = int64_t(a.heads) * a.in_dim, at_once = scratch.left() / (2 * kPieces * values);
+  const int pieces = pieces_of(a.tokens);
+  const int64_t values = int64_t(a.heads) * a.in_dim, at_once = scratch.left() / (2 * pieces * values);
   if (at_once < kHeadLinearManyTokens) return 0;
-  auto* x = scratch.take<uint4>(kPieces * std::min<int64_t>(at_once, a.tokens) * values / 8);
+  auto* x = scratch.take<uint4>(pieces * std::min<int64_t>(at_once, a.tokens) * values / 8);
 
   int done = 0;
   while (done < a.tokens) {
@@ -107,11 +107,11 @@ int rounded_product(const HeadLinearArgs& a, CudaQueue& queue) {
                                 .y_batch_stride = a.y_head_stride};
     if (!queue.cublas_plans().find(product, workspace_bytes)) break;
     if (round_weights && done == 0)
-      cut_rows<1>(queue, static_cast<const float*>(a.weight), a.weight_head_stride, 0, a.heads, 1, matrix,
-                  weights);
-    cut_rows<kPieces>(queue, a.x + done * a.x_token_stride, a.x_token_stride, a.x_head_stride, tokens,
-                      a.heads, a.in_dim, x);
-    run_cublas(queue, product, kPieces, tokens * values * int64_t(sizeof(bf16)), workspace, workspace_bytes);
+      cut_rows(1, queue, static_cast<const float*>(a.weight), a.weight_head_stride, 0, a.heads, 1, matrix,
+               weights);
+    cut_rows(pieces, queue, a.x + done * a.x_token_stride, a.x_token_stride, a.x_head_stride, tokens, a.heads,
+             a.in_dim, x);
+    run_cublas(queue, product, pieces, tokens * values * int64_t(sizeof(bf16)), workspace, workspace_bytes);
     done += tokens;
   }
   return done;

@@ -6,8 +6,8 @@
 //
 // exact  Activations f32, weights bf16 or f32, sums f32, in an order that does not depend on the number of tokens.
 // fast   The same, except on GPUs with kHeadLinearManyTokens tokens and more, where in_dim is a multiple of 8 and strides are
-//        multiples of 8: activations keep the upper 16 bits of their fraction, f32 weights are rounded to bf16, and the order
-//        of the sums depends on the whole shape.
+//        multiples of 8: activations are cut or rounded as linear.h says, f32 weights rounded to bf16, and the order of the
+//        sums depends on the whole shape.
 #pragma once
 
 #include "base/tensor.h"

@@ -1,6 +1,5 @@
 // kernels/linear/linear.cu: 16 outputs at a time, on the tensor cores; see common/products.cuh and common/few_rows.cuh.
-// Many rows on the fast route: a kernel that cuts them into two pieces in scratch memory, and a product of cuBLASLt for
-// each.
+// Many rows on the fast route: a kernel that cuts them into pieces in scratch memory, and a product of cuBLASLt for each.
 #include <algorithm>
 
 #include "kernels/common/few_rows.cuh"
@@ -11,7 +10,6 @@ namespace dsa {
 namespace {
 
 constexpr int kTilesOfMany = 4;  // tiles of 8 rows in a block
-constexpr int kPieces = 2;       // of an activation, for cuBLASLt
 
 // Grid (ceil(out_dim / 16), ceil(rows / (8 * kTilesN))).
 // Reads the weights once per 8 * kTilesN rows, x once per block.
@@ -99,12 +97,13 @@ int rounded_product(const LinearArgs& a, CudaQueue& queue) {
   Scratch scratch(queue);
   const size_t workspace_bytes = cublas_workspace_bytes(queue);
   void* workspace = scratch.take<char>(int64_t(workspace_bytes));
+  const int pieces = pieces_of(a.rows);
   const int64_t held = (scratch.left() - 1024) / (2 * int64_t(a.in_dim));  // rows in bf16
-  const int64_t rows_at_once = std::min<int64_t>(a.rows, (fp8 ? held / 2 : held) / kPieces);
+  const int64_t rows_at_once = std::min<int64_t>(a.rows, (fp8 ? held / 2 : held) / pieces);
   const int64_t outputs_at_once =
-      fp8 ? std::min<int64_t>(a.out_dim, (held - kPieces * rows_at_once) / kFp8Block * kFp8Block) : a.out_dim;
+      fp8 ? std::min<int64_t>(a.out_dim, (held - pieces * rows_at_once) / kFp8Block * kFp8Block) : a.out_dim;
   if (rows_at_once < kLinearManyRows || outputs_at_once == 0) return 0;
-  auto* x = scratch.take<uint4>(kPieces * rows_at_once * a.in_dim / 8);
+  auto* x = scratch.take<uint4>(pieces * rows_at_once * a.in_dim / 8);
   auto* weights = fp8 ? scratch.take<uint4>(outputs_at_once * a.in_dim / 8) : nullptr;
   const auto* stored = static_cast<const uint8_t*>(a.weight);
 
@@ -121,12 +120,11 @@ int rounded_product(const LinearArgs& a, CudaQueue& queue) {
                                   .in_dim = a.in_dim,
                                   .out_dim = int(outputs)};
       if (!queue.cublas_plans().find(product, workspace_bytes)) return int(done);
-      if (o == 0) cut_rows<kPieces>(queue, a.x + done * a.x_stride, a.x_stride, 0, rows, 1, a.in_dim, x);
+      if (o == 0) cut_rows(pieces, queue, a.x + done * a.x_stride, a.x_stride, 0, rows, 1, a.in_dim, x);
       if (fp8)
         unpack_rows(stored + o * a.in_dim, a.weight_scales + o / kFp8Block * ceil_div(a.in_dim, kFp8Block),
                     outputs, a.in_dim, weights, queue);
-      run_cublas(queue, product, kPieces, rows * a.in_dim * int64_t(sizeof(bf16)), workspace,
-                 workspace_bytes);
+      run_cublas(queue, product, pieces, rows * a.in_dim * int64_t(sizeof(bf16)), workspace, workspace_bytes);
     }
   }
   return a.rows;

@@ -12,9 +12,10 @@
 //        + 2^-12 * max|weight| * (|x[r, i]| + max|x| / 32766), besides that of the sums. A block with s below
 //        kLinearScaleMin and a run with e below -115 count as zero; one that holds NaN or infinity gives NaN. Other
 //        weights have one route, the exact one.
-// fast, on GPUs   With kLinearManyRows rows and more, activations keep the upper 16 bits of their fraction, as two pieces in
-//        bf16, for bf16 weights where in_dim is a multiple of 8, and for FP8 weights where it is one of 16; these become code
-//        times scale in bf16, rounded to nearest, ties to even. All else is exact.
+// fast, on GPUs   With kLinearManyRows rows and more, activations are cut into two pieces in bf16, which keep the upper 16
+//        bits of their fraction, and with more than kLinearPiecesRows rounded to one, nearest, ties to even, for bf16
+//        weights where in_dim is a multiple of 8, and for FP8 weights where it is one of 16; these become code times scale
+//        in bf16, rounded alike. All else is exact.
 // The order of a sum depends on in_dim alone, never on the number of rows: a row computed alone equals the same row in
 // a batch, bit for bit. Only where GPUs round does it depend on the whole shape.
 #pragma once
@@ -28,7 +29,7 @@ namespace dsa {
 
 constexpr int kLinearBlock = 512, kLinearRun = 2048;  // columns
 constexpr float kLinearScaleMin = 0x1p-100f;
-constexpr int kLinearManyRows = 9;
+constexpr int kLinearManyRows = 9, kLinearPiecesRows = 512;
 
 struct LinearArgs {
   const float* x;              // [rows, in_dim]

@@ -135,18 +135,20 @@ PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route ro
               "weights rounded to 12 bits and a sign in runs of 2,048 columns; activations to 14 bits and a "
               "sign in blocks of 512"};
         if (products != Products::cpu && dtype == DType::bf16)
-          return {Precision::rounded,
-                  "weights as stored; activations cut to 16 bits where a step has many rows"};
+          return {
+              Precision::rounded,
+              "weights as stored; activations cut to 16 bits or rounded to bf16 where a step has many rows"};
         if (products != Products::cpu && dtype == DType::f8_e4m3)
           return {Precision::rounded,
-                  "code times scale rounded to bf16, activations cut to 16 bits, where a step has many rows"};
+                  "code times scale rounded to bf16, activations cut to 16 bits or rounded to bf16, where a "
+                  "step has many rows"};
       }
       if (dtype != DType::f8_e4m3) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::exact, "codes multiplied as stored, sums in f32 times the scale of each tile"};
     case TensorUse::plain_matrix:
       if (route == Route::fast && !always_exact(part) && products != Products::cpu)
         return {Precision::rounded,
-                "rounded to bf16, and activations cut to 16 bits, where a step has many rows"};
+                "rounded to bf16, activations cut to 16 bits or rounded to bf16, where a step has many rows"};
       if (dtype != DType::f8_e4m3) return {Precision::exact, "multiplied as stored, sums in f32"};
       return {Precision::rounded, "expanded at load: code times scale, rounded to f32"};
     case TensorUse::vector: return {Precision::exact, "kept as f32"};

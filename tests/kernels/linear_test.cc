@@ -74,7 +74,7 @@ struct LinearCase {
   LinearCase rounded() const {
     LinearCase c = *this;
     if (!many_rows()) return c;
-    for (float& v : c.x) v = two_pieces(v);
+    for (float& v : c.x) v = shape.rows <= kLinearPiecesRows ? two_pieces(v) : to_f32(to_bf16(v));
     if (type == DType::bf16) return c;
     c.type = DType::bf16;
     for (int o = 0; o < shape.out_dim; ++o)
@@ -159,7 +159,9 @@ TEST_SUITE("kernels/linear") {
                               {130, 512, 16, 0, 4},
                               {128, 132, 8},
                               {67, 384, 33, 1, 0},
-                              {67, 768, 48}})
+                              {67, 768, 48},
+                              {kLinearPiecesRows, 64, 24},
+                              {kLinearPiecesRows + 1, 64, 24}})
       for (const DType type : {DType::f32, DType::bf16, DType::f8_e4m3})
         for (const auto& variant : variants(&KernelTable::linear)) {
           INFO(variant.name, " ", dtype_name(type), " at ", shape.rows, " x ", shape.in_dim, " -> ",
