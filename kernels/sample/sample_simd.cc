@@ -118,7 +118,8 @@ class Row {
       while (bins[bin] < rest) rest -= bins[bin--];
       key |= bin << shift;
       left = shift;
-      range = {sample_logit(key), sample_logit(key + (1u << left))};
+      const bool is_lowest = key <= sample_key(-kInfinity);  // below lie the keys of NaN
+      range = {is_lowest ? -kInfinity : sample_logit(key), sample_logit(key + (1u << left))};
     }
     return sample_logit(key);
   }

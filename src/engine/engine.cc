@@ -650,7 +650,7 @@ void Engine::end_encoding(Status status) noexcept {
 // ---- steps ----
 
 void Engine::step() {
-  advance_pictures();
+  if (!flight_ || can_run_ahead(*flight_)) advance_pictures();  // in turns with launches
   if (flight_) return land();
   shares_.clear();
   for (const std::shared_ptr<Run>& run : active_) {

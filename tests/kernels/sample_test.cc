@@ -154,7 +154,8 @@ TEST_SUITE("kernels/sample") {
         Values logits = random.normals(asked.size() * size_t(vocab + kExtra), scale);
         for (size_t i = 0; i < logits.size(); ++i) {
           if (i / size_t(vocab + kExtra) % 3 == 1) logits[i] = std::round(logits[i]);  // ties
-          if (random.integer(0, 9) == 0) logits[i] = -kInf;
+          const int64_t impossible = i / size_t(vocab + kExtra) % 4 == 0 ? 8 : 0;      // of ten tokens
+          if (random.integer(0, 9) <= impossible) logits[i] = -kInf;
         }
         for (size_t r = 0; r < asked.size(); ++r) logits[r * size_t(vocab + kExtra)] = 0;  // one is possible
         const Answer expected = run(kReference, logits, asked);
