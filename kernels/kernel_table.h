@@ -46,6 +46,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/rope_2d/rope_2d.h"
 #include "kernels/router/router.h"
+#include "kernels/sample/sample.h"
 #include "kernels/short_conv/short_conv.h"
 #include "kernels/sigmoid_gate/sigmoid_gate.h"
 #include "kernels/softmax_router/softmax_router.h"
@@ -104,7 +105,8 @@
   X(alpha_swiglu, AlphaSwigluArgs)         \
   X(head_norm, HeadNormArgs)               \
   X(hyper_mix, HyperMixArgs)               \
-  X(hyper_add, HyperAddArgs)
+  X(hyper_add, HyperAddArgs)               \
+  X(sample, SampleArgs)
 // Several operators in one, for backends that fuse.
 #define DSA_FOR_EACH_FUSED_KERNEL(X) \
   X(linears, LinearsArgs)            \

@@ -41,6 +41,8 @@ class Backend {
 
   // True if one launch for several operators pays: steps of few rows then take the fused ones.
   virtual bool fuses() const { return false; }
+  // True if tokens are better chosen where the logits are than after a copy of them.
+  virtual bool samples() const { return false; }
 };
 
 // One backend: what it has kernels for, said without starting it.

@@ -52,6 +52,11 @@ class Storage {
   virtual void clear(void* to, size_t bytes) = 0;
   // Waits until everything is done; the first failure since the last call.
   virtual Status finish() = 0;
+  // A point in the order of the queue, and the wait until all before it is done; the first failure since the last wait. Of
+  // the last kMarks points.
+  static constexpr int kMarks = 4;
+  virtual uint64_t mark() { return 0; }
+  virtual Status wait([[maybe_unused]] uint64_t mark) { return finish(); }
 
   // From any memory of the host, which is free again on return, in the order of the queue; and to it, done on return.
   virtual Status write(void* to, const void* from, size_t bytes) = 0;

@@ -42,6 +42,8 @@ Engine::Engine(EngineParts parts, const EngineOptions& options)
   plan_runs_.reserve(most);
   sampled_.reserve(most);
   failures_.reserve(most);
+  asked_.reserve(most);
+  spare_flights_.reserve(LanguageModel::kLaunchesMax);
 }
 
 Result<std::shared_ptr<Engine>> Engine::create(EngineParts parts, const EngineOptions& options) {
@@ -648,7 +650,8 @@ void Engine::end_encoding(Status status) noexcept {
 // ---- steps ----
 
 void Engine::step() {
-  advance_pictures();
+  if (!flight_ || can_run_ahead(*flight_)) advance_pictures();  // in turns with launches
+  if (flight_) return land();
   shares_.clear();
   for (const std::shared_ptr<Run>& run : active_) {
     const Session& session = run->session();
@@ -670,24 +673,186 @@ void Engine::step() {
   }
   if (plan_.empty()) return;
 
-  Status status = run_plan(plan_, plan_runs_);
-  if (!status.is_ok()) {
-    if (status.code() == Code::device_lost) {
-      const std::lock_guard lock(mutex_);
-      stats_.lost = true;
+  if (chooses(plan_runs_)) {
+    auto flight = launch(plan_, plan_runs_);
+    if (flight.is_ok()) {
+      flight_.emplace(std::move(flight).value());
+      land();
+    } else {
+      repeat_alone(plan_, plan_runs_, flight.status());
     }
-    // Nothing was committed. Alone, each run fails for its own reasons only.
-    for (size_t i = 0; i < plan_runs_.size(); ++i) {
-      if (plan_runs_.size() > 1) {
-        single_.sequences.assign(1, plan_.sequences[i]);
-        status = run_plan(single_, {&plan_runs_[i], 1});
-      }
-      if (!status.is_ok()) finish(plan_runs_[i], Finish::error, status, false);
-    }
+  } else if (const Status status = run_plan(plan_, plan_runs_); !status.is_ok()) {
+    repeat_alone(plan_, plan_runs_, status);
   }
   for (const std::shared_ptr<Run>& run : plan_runs_) run->wake_reader();
   plan_runs_.clear();
 }
+
+void Engine::note_lost(const Status& status) {
+  if (status.code() != Code::device_lost) return;
+  const std::lock_guard lock(mutex_);
+  stats_.lost = true;
+}
+
+// After a step that failed. Nothing was committed. Alone, each run fails for its own reasons only.
+void Engine::repeat_alone(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs, Status status) {
+  note_lost(status);
+  const size_t n = runs.size();
+  for (size_t i = 0; i < n; ++i) {
+    if (!runs[i]) continue;
+    if (n > 1) {
+      single_.sequences.assign(1, plan.sequences[i]);
+      status = run_plan(single_, {&runs[i], 1});
+    }
+    if (!status.is_ok()) finish(runs[i], Finish::error, status, false);
+  }
+}
+
+// ---- steps that choose their tokens ----
+
+// Whether the step of these runs can choose their tokens: what changes logits first is done by the host.
+bool Engine::chooses(std::span<const std::shared_ptr<Run>> runs) const {
+  if (!options_.device_sampling || !parts_.model->samples()) return false;
+  return std::none_of(runs.begin(), runs.end(),
+                      [](const auto& run) { return run->options().sampling.changes_logits(); });
+}
+
+// Reserves and launches; a failure leaves all runs as they were.
+Result<Engine::Flight> Engine::launch(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs) {
+  try {
+    Flight flight = take_flight();
+    flight.plan = plan;
+    flight.runs.assign(runs.begin(), runs.end());
+    for (const auto& run : runs) flight.randoms.push_back(run->work.random);
+    DSA_ASSIGN(Reservation pages, pool_->reserve(plan));
+    asked_.clear();
+    for (size_t i = 0; i < runs.size(); ++i)
+      if (plan.sequences[i].wants_logits)
+        asked_.push_back(runs[i]->options().sampling.row(runs[i]->work.random));
+    flight.launched = Clock::now();
+    const Status status = parts_.model->launch(plan, *pool_, asked_);
+    if (status.is_ok()) {
+      flight.pages.emplace(std::move(pages));
+      return flight;
+    }
+    for (size_t i = 0; i < runs.size(); ++i) runs[i]->work.random = flight.randoms[i];
+    return status;
+  } catch (const std::bad_alloc&) {
+    return out_of_memory_;
+  } catch (const std::exception& e) {
+    return error(Code::internal, "a step failed: ", e.what()).with_fix(Fix::report);
+  }
+}
+
+Engine::Flight Engine::take_flight() {
+  if (spare_flights_.empty()) return {};
+  Flight flight = std::move(spare_flights_.back());
+  spare_flights_.pop_back();
+  return flight;
+}
+
+// Takes what the step on its way has chosen, and launches the next one first if that depends on nothing else: the device
+// goes on while the host delivers. Of a step that was launched for a run which has ended since, nothing is left.
+void Engine::land() {
+  Flight flight = std::move(*flight_);
+  flight_.reset();
+  if (can_run_ahead(flight)) run_ahead(flight);
+  const Status status = collect(flight);
+  if (status.is_ok()) {
+    const Clock::time_point began = std::max(flight.launched, collected_);
+    collected_ = Clock::now();
+    settle(flight.runs, began, collected_, collected_);
+  } else {
+    if (flight_) {
+      (void)parts_.model->collect();
+      flight_.reset();
+    }
+    for (size_t i = 0; i < flight.runs.size(); ++i) {
+      if (!flight.runs[i]) continue;
+      Session& session = flight.runs[i]->session();
+      flight.runs[i]->work.random = flight.randoms[i];
+      flight.plan.sequences[i].tokens = session.tokens_.data() + session.state_->length();
+    }
+    if (!flight.is_committed) {
+      repeat_alone(flight.plan, flight.runs, status);
+    } else {  // the state before the step has been overwritten
+      note_lost(status);
+      for (const auto& run : flight.runs)
+        if (run) finish(run, Finish::error, status, false);
+    }
+  }
+  for (const auto& run : flight.runs)
+    if (run) run->wake_reader();
+  flight.plan.sequences.clear();
+  flight.runs.clear();
+  flight.randoms.clear();
+  flight.is_committed = false;
+  spare_flights_.push_back(std::move(flight));
+}
+
+// Whether the next step is known but for its tokens: the same runs, all decoding, none of which ends by its length.
+bool Engine::can_run_ahead(const Flight& flight) const {
+  const size_t n = flight.runs.size();
+  if (!options_.run_ahead || active_.size() != n) return false;
+  for (size_t i = 0; i < n; ++i) {
+    const SequenceStep& s = flight.plan.sequences[i];
+    if (!flight.runs[i] || flight.runs[i] != active_[i] || s.count != 1 || !s.wants_logits) return false;
+    const Run& run = *active_[i];
+    const Session& session = run.session();
+    if (run.cancel_requested() != Cancel::no || session.tokens_.size() + 1 >= size_t(session.max_tokens_) ||
+        (run.options().max_tokens != 0 && run.work.output_tokens + 1 >= run.options().max_tokens))
+      return false;
+  }
+  return true;
+}
+
+// The step on its way is committed: the next one reads the state that it leaves, and writes the copy that it has read. If
+// the next one cannot be launched now, it will be planned when the tokens are known.
+void Engine::run_ahead(Flight& flight) {
+  flight.pages->commit();
+  flight.is_committed = true;
+  plan_.sequences.clear();
+  for (const SequenceStep& s : flight.plan.sequences) plan_.sequences.push_back({s.state, nullptr, 1, true});
+  auto next = launch(plan_, flight.runs);
+  if (next.is_ok()) flight_.emplace(std::move(next).value());
+}
+
+// Waits for a step and commits it, for the runs that go on.
+Status Engine::collect(Flight& flight) {
+  const auto chosen = parts_.model->collect();
+  const size_t n = flight.runs.size();
+  sampled_.assign(n, -1);
+  failures_.assign(n, Status());
+  if (chosen.is_ok()) {
+    size_t row = 0;
+    for (size_t i = 0; i < n; ++i) {
+      if (flight.plan.sequences[i].wants_logits) {
+        const SampledToken& token = chosen.value()[row++];
+        if (!flight.runs[i]) continue;
+        if (token.token < 0) {
+          failures_[i] = no_token(token);
+          continue;
+        }
+        sampled_[i] = token.token;
+      }
+      if (flight.runs[i]) flight.pages->commit(i);
+    }
+  }
+  flight.pages.reset();
+  return chosen.status();
+}
+
+// A run that ends has no part in the step on its way.
+void Engine::leave_flight(const Run& run) noexcept {
+  if (!flight_) return;
+  for (size_t i = 0; i < flight_->runs.size(); ++i) {
+    if (flight_->runs[i].get() != &run) continue;
+    flight_->pages->drop(i);
+    flight_->runs[i] = nullptr;
+  }
+}
+
+// ---- steps whose tokens the host chooses ----
 
 // One step of some runs: reserve, run, sample, commit, advance, deliver. A failure leaves all of them as they
 // were; a run whose own logits are no numbers ends, and the others go on.
@@ -720,8 +885,14 @@ Status Engine::run_plan(const StepPlan& plan, std::span<const std::shared_ptr<Ru
   } catch (const std::exception& e) {
     return error(Code::internal, "a step failed: ", e.what()).with_fix(Fix::report);
   }
+  settle(runs, began, ran, sampled);
+  return Status::ok();
+}
 
-  for (size_t i = 0; i < n; ++i) {
+void Engine::settle(std::span<const std::shared_ptr<Run>> runs, Clock::time_point began,
+                    Clock::time_point ran, Clock::time_point sampled) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i]) continue;
     Run::Work& work = runs[i]->work;
     Status status = failures_[i];
     try {
@@ -750,7 +921,6 @@ Status Engine::run_plan(const StepPlan& plan, std::span<const std::shared_ptr<Ru
     }
     if (!status.is_ok()) finish(runs[i], Finish::error, status, false);
   }
-  return Status::ok();
 }
 
 // Takes a sampled token into the session and its text to the reader.
@@ -877,6 +1047,7 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
   Session& session = run->session();
   Run::Work& work = run->work;
   const Clock::time_point now = Clock::now();
+  leave_flight(*run);
   try {
     if (!work.marked) run->push({.type = EventType::start});  // it never left the queue
     if (finish_reason != Finish::stop_text) flush_text(*run);
@@ -965,6 +1136,10 @@ void Engine::free_everything() noexcept {
     preparation.operation->complete(closed_);
   }
   pictures_.clear();
+  if (flight_) {
+    (void)parts_.model->collect();
+    flight_.reset();
+  }
   {
     const std::lock_guard lock(mutex_);
     for (Session* session : sessions_) {

@@ -58,8 +58,11 @@ struct EngineOptions {
   int pool_sessions = 16;  // full contexts that the page pool holds; on the CPU address space, not memory
   int pool_states = 0;     // copies of what sessions do not page; 0: as many as are asked for
   CacheFormat cache_format = CacheFormat::f32;
-  int step_tokens = 0;                           // that one step may hold; 0: the default of models
-  int chunk = 128;                               // prompt tokens in one step while others decode
+  int step_tokens = 0;  // that one step may hold; 0: the default of models
+  int chunk = 128;      // prompt tokens in one step while others decode
+  bool device_sampling =
+      true;               // tokens are chosen where the logits are, if the model can and no run wants more
+  bool run_ahead = true;  // and then a decode step is launched before the tokens of the one before are read
   uint64_t picture_bytes = uint64_t(256) << 20;  // features of pictures that are kept for the next run
 };
 
@@ -156,7 +159,29 @@ class Engine {
   void end_encoding(Status status) noexcept;
   bool has_foreground() const { return num_active_ > num_background_; }
   static bool waits_for_pictures(const Run& run) { return run.work.placed.size() < run.work.pictures.size(); }
+  // A step that was launched and not collected.
+  struct Flight {
+    StepPlan plan;
+    std::vector<std::shared_ptr<Run>> runs;  // null: it has ended
+    std::vector<Random> randoms;             // of the runs, before the step took numbers
+    std::optional<Reservation> pages;
+    bool is_committed = false;  // a step was launched on top of it
+    Clock::time_point launched;
+  };
+  bool chooses(std::span<const std::shared_ptr<Run>> runs) const;
+  Flight take_flight();
+  Result<Flight> launch(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs);
+  void land();
+  bool can_run_ahead(const Flight& flight) const;
+  void run_ahead(Flight& flight);
+  Status collect(Flight& flight);
+  void leave_flight(const Run& run) noexcept;
   Status run_plan(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs);
+  void repeat_alone(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs, Status status);
+  void note_lost(const Status& status);
+  // After a step of `runs`: takes sampled_ and failures_ into them.
+  void settle(std::span<const std::shared_ptr<Run>> runs, Clock::time_point began, Clock::time_point ran,
+              Clock::time_point sampled);
   void advance(const std::shared_ptr<Run>& run, TokenId token);
   void begin_call(Run& run, const AnswerReader::Piece& piece, int& stop);
   void end_call(Run& run, bool is_complete);
@@ -212,6 +237,10 @@ class Engine {
   std::vector<std::shared_ptr<Run>> plan_runs_;
   std::vector<TokenId> sampled_;
   std::vector<Status> failures_;
+  std::vector<SampleRow> asked_;
+  std::optional<Flight> flight_;       // the step that was launched last, if its tokens are not known
+  std::vector<Flight> spare_flights_;  // without content, so that a decode step allocates nothing
+  Clock::time_point collected_;        // when the last step was
   Sampler sampler_;
   PictureCache pictures_;
   struct Encoding {            // pictures in the tower

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 
 namespace dsa {
@@ -24,38 +23,6 @@ uint64_t rotate(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
 Status check_range(const char* name, float value, float low, float high) {
   if (value >= low && value <= high) return Status::ok();  // NaN fails both
   return error(Code::argument, name, " is ", value, ", expected ", low, " to ", high).with_fix(Fix::input);
-}
-
-struct Largest {
-  size_t at;      // the first of the largest
-  bool ordinary;  // no NaN, no +inf
-};
-
-// One pass; lanes keep maxima of their own, so that a vocabulary goes through vector registers.
-Largest find_largest(const float* x, size_t n) {
-  constexpr size_t kLanes = 32, kBlock = 64 * kLanes;
-  size_t best = 0;
-  bool ordinary = true;
-  for (size_t begin = 0; begin < n; begin += kBlock) {
-    const size_t end = std::min(n, begin + kBlock);
-    float lanes[kLanes];
-    std::fill_n(lanes, kLanes, x[best]);
-    int strange[kLanes] = {};
-    size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes)
-      for (size_t j = 0; j < kLanes; ++j) {
-        lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
-        strange[j] |= x[i + j] <= std::numeric_limits<float>::max() ? 0 : 1;
-      }
-    for (; i < end; ++i) {
-      lanes[0] = std::max(lanes[0], x[i]);
-      strange[0] |= x[i] <= std::numeric_limits<float>::max() ? 0 : 1;
-    }
-    for (const int s : strange) ordinary &= s == 0;
-    const float largest = *std::max_element(lanes, lanes + kLanes);
-    if (largest > x[best]) best = size_t(std::find(x + begin, x + end, largest) - x);
-  }
-  return {best, ordinary};
 }
 
 }  // namespace
@@ -105,8 +72,17 @@ Status check_sampling(const Sampling& s, int vocab) {
   return Status::ok();
 }
 
-Sampler::Sampler(int vocab)
-    : scores_(size_t(vocab)), candidates_(size_t(vocab)), weights_(size_t(vocab)), seen_(size_t(vocab), 0u) {
+SampleRow Sampling::row(Random& random) const {
+  return {temperature, top_p, min_p, top_k, temperature > 0 ? random.next() : 0};
+}
+
+Status no_token(const SampledToken& sampled) {
+  if (sampled.at < 0)
+    return error(Code::numeric, "no token is possible: every logit is -inf").with_fix(Fix::report);
+  return error(Code::numeric, "the logit of token ", sampled.at, " is ", sampled.logit).with_fix(Fix::report);
+}
+
+Sampler::Sampler(int vocab) : scores_(size_t(vocab)), seen_(size_t(vocab), 0u) {
   distinct_.reserve(size_t(vocab));
 }
 
@@ -125,69 +101,23 @@ void Sampler::penalize(const Sampling& sampling, std::span<const TokenId> histor
 
 Result<TokenId> Sampler::sample(const float* logits, const Sampling& sampling, Random& random,
                                 std::span<const TokenId> history) {
-  const size_t vocab = scores_.size();
-  const Largest largest = find_largest(logits, vocab);
-  if (!largest.ordinary)
-    for (size_t i = 0; i < vocab; ++i)
-      if (!(logits[i] <= std::numeric_limits<float>::max()))
-        return error(Code::numeric, "the logit of token ", i, " is ", logits[i]).with_fix(Fix::report);
-  const bool changes = !sampling.bias.empty() || sampling.has_penalties();
-  if (!changes && sampling.temperature == 0 && std::isfinite(logits[largest.at])) return TokenId(largest.at);
-  std::copy(logits, logits + vocab, scores_.begin());
-  for (const auto& [token, value] : sampling.bias) scores_[size_t(token)] += value;
-  if (sampling.has_penalties()) penalize(sampling, history);
-
-  const size_t best = changes ? find_largest(scores_.data(), vocab).at : largest.at;
-  if (!std::isfinite(scores_[best]))
-    return error(Code::numeric, "no token is possible: every logit is -inf").with_fix(Fix::report);
-  if (sampling.temperature == 0) return TokenId(best);
-
-  size_t n = 0;
-  for (size_t i = 0; i < vocab; ++i)
-    if (scores_[i] > kNever) candidates_[n++] = TokenId(i);
-  const auto better = [&](TokenId a, TokenId b) {
-    const float x = scores_[size_t(a)], y = scores_[size_t(b)];
-    return x != y ? x > y : a < b;
-  };
-  const auto worse = [&](TokenId a, TokenId b) { return better(b, a); };
-  const auto weight = [&](TokenId token) { return std::exp(double(scores_[size_t(token)]) - scores_[best]); };
-
-  TokenId* first = candidates_.data();
-  if (sampling.top_k > 0 && sampling.top_k < n) {
-    std::nth_element(first, first + sampling.top_k - 1, first + n, better);
-    n = sampling.top_k;
-    std::sort(first, first + n, better);  // the order must not depend on how nth_element partitions
+  if (sampling.changes_logits()) {
+    std::copy(logits, logits + scores_.size(), scores_.begin());
+    for (const auto& [token, value] : sampling.bias) scores_[size_t(token)] += value;
+    if (sampling.has_penalties()) penalize(sampling, history);
+    logits = scores_.data();
   }
-  if (sampling.top_p < 1) {
-    double total = 0, sum = 0;
-    for (size_t i = 0; i < n; ++i) total += weight(first[i]);
-    // Takes the best from a heap until their share is reached; they gather at the end of the range.
-    std::make_heap(first, first + n, worse);
-    size_t left = n;
-    do {
-      std::pop_heap(first, first + left, worse);
-      sum += weight(first[--left]);
-    } while (left > 0 && sum < double(sampling.top_p) * total);
-    first += left;
-    n -= left;
-  }
-  if (sampling.min_p > 0)  // the best has weight 1
-    n = size_t(
-        std::remove_if(first, first + n, [&](TokenId t) { return weight(t) < double(sampling.min_p); }) -
-        first);
-
-  double total = 0;
-  for (size_t i = 0; i < n; ++i) {
-    weights_[i] =
-        std::exp((double(scores_[size_t(first[i])]) - scores_[best]) / double(sampling.temperature));
-    total += weights_[i];
-  }
-  double left = random.uniform() * total;
-  for (size_t i = 0; i < n; ++i) {
-    left -= weights_[i];
-    if (left < 0) return first[i];
-  }
-  return TokenId(best);  // rounding left a crumb
+  Random next = random;
+  const SampleRow asked = sampling.row(next);
+  SampledToken sampled;
+  int32_t token;
+  const auto vocab = int64_t(scores_.size());
+  SerialQueue queue;
+  cpu_kernels().sample(
+      {logits, &asked, &sampled, &token, vocab, 1, int(vocab), sample_flags({&asked, 1}, vocab)}, queue);
+  if (sampled.token < 0) return no_token(sampled);
+  random = next;
+  return TokenId(sampled.token);
 }
 
 }  // namespace dsa

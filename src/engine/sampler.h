@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "text/tokenizer.h"
 
@@ -36,11 +37,19 @@ struct Sampling {
   bool has_penalties() const {
     return repeat_window > 0 && (repeat_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0);
   }
+  // Whether logits change before a token is chosen, which the host does.
+  bool changes_logits() const { return !bias.empty() || has_penalties(); }
+  // The choice that is left then. Takes a number if it needs one.
+  SampleRow row(Random& random) const;
 };
+
+// Why a row has no token.
+Status no_token(const SampledToken& sampled);
 
 // Code::argument names the value that is NaN or out of range.
 Status check_sampling(const Sampling& sampling, int vocab);
 
+// Chooses on the host. What a device chooses from the same logits is the same: see kernels/sample/sample.h.
 class Sampler {
  public:
   explicit Sampler(int vocab);
@@ -52,11 +61,9 @@ class Sampler {
  private:
   void penalize(const Sampling& sampling, std::span<const TokenId> history);
 
-  std::vector<float> scores_;        // [vocab]
-  std::vector<TokenId> candidates_;  // [vocab]
-  std::vector<double> weights_;      // [vocab]  of candidates_
-  std::vector<uint32_t> seen_;       // [vocab]  zero between calls
-  std::vector<TokenId> distinct_;    // of seen_
+  std::vector<float> scores_;      // [vocab]
+  std::vector<uint32_t> seen_;     // [vocab]  zero between calls
+  std::vector<TokenId> distinct_;  // of seen_
 };
 
 }  // namespace dsa

@@ -181,22 +181,48 @@ uint64_t Decoder::device_bytes() const {
 }
 
 Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
+  DSA_TRY(put(plan, pool, {}));
+  const int64_t rows = int64_t(batch_.logit_rows.size());
+  backend_.storage().download(memories_.logits, 0, size_t(rows) * size_t(config_->vocab) * sizeof(float));
+  DSA_TRY(backend_.storage().finish());
+  return Tensor(memories_.logits.host.get(), DType::f32, {rows, config_->vocab});
+}
+
+Status Decoder::launch(const StepPlan& plan, const PagePool& pool, std::span<const SampleRow> asked) {
+  DSA_ASSERT(launched_ - collected_ < uint64_t(kLaunchesMax));
+  DSA_TRY(put(plan, pool, asked));
+  const int side = int(launched_ % kLaunchesMax);
+  memories_.batch.fetch_sampled(batch_, backend_.storage(), side);
+  launches_[side] = {backend_.storage().mark(), asked.size()};
+  ++launched_;
+  return Status::ok();
+}
+
+Result<std::span<const SampledToken>> Decoder::collect() {
+  DSA_ASSERT(collected_ < launched_);
+  const int side = int(collected_++ % kLaunchesMax);
+  DSA_TRY(backend_.storage().wait(launches_[side].mark));
+  return memories_.batch.sampled(side, launches_[side].rows);
+}
+
+// Everything of a step but the wait for it.
+Status Decoder::put(const StepPlan& plan, const PagePool& pool, std::span<const SampleRow> asked) {
   Activations& a = *activations_;
   if (plan.tokens() > options_.max_step_tokens || int(plan.sequences.size()) > options_.max_step_sequences)
     return error(Code::limit, "a step of ", plan.tokens(), " tokens and ", plan.sequences.size(),
                  " sequences; the model was loaded for ", options_.max_step_tokens, " and ",
                  options_.max_step_sequences);
   for (const SequenceStep& s : plan.sequences)
-    for (int t = 0; t < s.count; ++t)
+    for (int t = 0; s.tokens != nullptr && t < s.count; ++t)
       if (s.tokens[t] < 0 || s.tokens[t] >= config_->vocab)
         return error(Code::argument, "token ", s.tokens[t], " is not in the vocabulary of ", config_->vocab)
             .with_fix(Fix::input);
   const auto thread = backend_.enter_thread();
   const bool replays = can_replay(plan);
-  batch_.set(plan, layout_, config_->hidden, replays ? batch_limits(*config_, options_).pages : 0);
+  batch_.set(plan, layout_, config_->hidden, replays ? batch_limits(*config_, options_).pages : 0, asked);
   a.set_tokens(batch_.tokens);
-  Step s(backend_, pool, batch_, memories_.batch.publish(batch_, backend_.storage()), a, options_.route,
-         a.workspace);
+  const BatchView view = memories_.batch.publish(batch_, backend_.storage(), int(launched_ % kLaunchesMax));
+  Step s(backend_, pool, batch_, view, a, options_.route, a.workspace);
   try {
     if (replays)
       backend_.replay(replay_key(pool), [&] { forward(s); });
@@ -206,11 +232,7 @@ Result<Tensor> Decoder::run(const StepPlan& plan, const PagePool& pool) {
     (void)backend_.storage().finish();
     throw;
   }
-
-  const int64_t rows = int64_t(batch_.logit_rows.size());
-  backend_.storage().download(memories_.logits, 0, size_t(rows) * size_t(config_->vocab) * sizeof(float));
-  DSA_TRY(backend_.storage().finish());
-  return Tensor(memories_.logits.host.get(), DType::f32, {rows, config_->vocab});
+  return Status::ok();
 }
 
 // A step of one token for each sequence, that nobody looks into.
@@ -225,10 +247,12 @@ bool Decoder::can_replay(const StepPlan& plan) const {
 // Everything that the launches of such a step depend on beside memory whose place does not change.
 uint64_t Decoder::replay_key(const PagePool& pool) const {
   const bool selects = config_->indexer.top_k > 0 && !config_->indexer.selects_all(batch_.max_visible);
+  const SampleFlags flags = sample_flags(batch_.asked, config_->vocab);
+  const int choice = batch_.asked.empty() ? 0 : 1 + flags.draws + 2 * flags.cuts_k + 4 * flags.cuts_p;
   uint64_t key = 0xcbf29ce484222325u;
   const auto pages = uint64_t(reinterpret_cast<uintptr_t>(pool.latents(0, nullptr, 0).pages));
-  for (const uint64_t part :
-       {uint64_t(batch_.sequences), uint64_t(batch_.max_pages), uint64_t(selects), pages, serial_})
+  for (const uint64_t part : {uint64_t(batch_.sequences), uint64_t(batch_.max_pages), uint64_t(selects),
+                              uint64_t(choice), pages, serial_})
     key = (key ^ part) * 0x100000001b3u;
   return key;
 }
@@ -279,6 +303,7 @@ void Decoder::output(Step& s) {
   const Tensor logits(memories_.logits.device.get(), DType::f32, {rows, config_->vocab});
   ops::norm_linears(s, residuals_->output(s, *weights_), weights_->final_norm, config_->norm_eps, a.h,
                     {{weights_->head, logits}});  // [sequences, vocab]
+  if (!batch_.asked.empty()) ops::sample(s, logits);
 }
 
 Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig> config,
@@ -325,7 +350,8 @@ Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& che
   size.step = step_bytes(config, options, layout);
   size.page = layout.page_bytes();
   size.state = layout.state_bytes();
-  size.host = size.step - activation_bytes(config, options);
+  size.host = size.step - activation_bytes(config, options) +
+              BatchMemory::bytes(batch_limits(config, options), layout);  // which the host has twice
   if (options.fp8_rows > 0 && options.route == Route::fast)
     size.fp8_workspace = Fp8Workspace::bytes(config, weights, options);
   return size;

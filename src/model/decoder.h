@@ -37,6 +37,9 @@ class Decoder final : public LanguageModel {
   uint64_t device_bytes() const override;
   VisionTower* vision() override { return vision_.get(); }
   Result<Tensor> run(const StepPlan& plan, const PagePool& pool) override;
+  bool samples() const override { return backend_.samples(); }
+  Status launch(const StepPlan& plan, const PagePool& pool, std::span<const SampleRow> asked) override;
+  Result<std::span<const SampledToken>> collect() override;
 
   // MoE layers whose experts go through the FP8 workspace where they have many rows.
   int fp8_layers() const { return fp8_workspace_ ? fp8_workspace_->layers() : 0; }
@@ -46,6 +49,7 @@ class Decoder final : public LanguageModel {
   void observe_selection(SelectionObserver observer) { observer_ = std::move(observer); }
 
  private:
+  Status put(const StepPlan& plan, const PagePool& pool, std::span<const SampleRow> asked);
   bool can_replay(const StepPlan& plan) const;
   uint64_t replay_key(const PagePool& pool) const;
   void forward(Step& s);
@@ -69,6 +73,12 @@ class Decoder final : public LanguageModel {
   std::unique_ptr<Residuals> residuals_;
   std::unique_ptr<VisionTower> vision_;
   Batch batch_;
+  struct Launch {
+    uint64_t mark = 0;
+    size_t rows = 0;
+  };
+  Launch launches_[kLaunchesMax];  // steps on their way, each on the side of the host of its number
+  uint64_t launched_ = 0, collected_ = 0;
 };
 
 Result<std::unique_ptr<Decoder>> load_decoder(std::shared_ptr<const ModelConfig> config,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "backend/backend.h"
 #include "base/status.h"
@@ -33,6 +34,21 @@ class LanguageModel {
   // Runs a plan whose pages are reserved in `pool`. Logits f32 [sequences that want them, vocab], in plan
   // order, valid until the next call. Nothing is committed.
   virtual Result<Tensor> run(const StepPlan& plan, const PagePool& pool) = 0;
+
+  // True if steps can choose their tokens, without the host in between: with launch() and collect() in place of run().
+  virtual bool samples() const { return false; }
+  // Puts a step on its way. `asked`: one for each sequence that wants logits. A plan whose `tokens` are null takes those
+  // that the step before chose, for the same sequences in the same order. The plan is not needed any more on return; its
+  // sequences may be committed at once, since steps run in their order. On a failure nothing was launched.
+  virtual Status launch(const StepPlan&, const PagePool&, std::span<const SampleRow>) {
+    return error(Code::unsupported, "this model does not choose tokens");
+  }
+  // Waits for the oldest of the steps that were launched and not collected, at most kLaunchesMax: what its sequences
+  // chose, valid until the call after the next. A failure means that no step on its way can be used.
+  static constexpr int kLaunchesMax = 2;
+  virtual Result<std::span<const SampledToken>> collect() {
+    return error(Code::unsupported, "this model does not choose tokens");
+  }
 };
 
 // How the positions of sparse attention are chosen; anything but `learned` is for experiments.

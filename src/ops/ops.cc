@@ -604,6 +604,14 @@ void gelu(Step& s, GeluKind kind, const Tensor& x, Tensor y) {
   s.kernels().gelu(args, s.queue());
 }
 
+void sample(Step& s, const Tensor& logits) {
+  const std::vector<SampleRow>& asked = s.batch().asked;
+  DSA_ASSERT(logits.dim[0] == int64_t(asked.size()));
+  const SampleFlags flags = sample_flags(asked, logits.dim[1]);
+  const SampleArgs args{logits.f32(),     s.view().asked, s.view().sampled, s.view().next_token_ids,
+                        logits.stride[0], dim(logits, 0), dim(logits, 1),   flags};
+  s.kernels().sample(args, s.queue());
+}
 void gather_rows(Step& s, const Tensor& x, const Tensor& rows, Tensor y) {
   DSA_ASSERT(rows.dim[0] == y.dim[0] && x.dim[1] == y.dim[1] && x.is_dense() && y.is_dense());
   const GatherRowsArgs args{x.f32(), rows.i32(), y.f32(), y.dim[0], dim(y, 1)};

@@ -10,6 +10,8 @@
 
 namespace dsa::ops {
 
+// The tokens that the batch asks for, from the logits of its rows: for the host, and for a step that continues this one.
+void sample(Step& s, const Tensor& logits);
 void embedding(Step& s, const Tensor& table, Tensor y);                              // [tokens, dim]
 void rms_norm(Step& s, const Tensor& x, const Tensor& weight, float eps, Tensor y);  // [rows, dim]
 void layer_norm(Step& s, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, Tensor y);

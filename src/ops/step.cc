@@ -6,7 +6,8 @@
 
 namespace dsa {
 
-void Batch::set(const StepPlan& plan, const StateLayout& layout, int hidden, int pages_max) {
+void Batch::set(const StepPlan& plan, const StateLayout& layout, int hidden, int pages_max,
+                std::span<const SampleRow> asked_rows) {
   tokens = plan.tokens();
   sequences = int(plan.sequences.size());
   max_pages = 0;
@@ -25,6 +26,8 @@ void Batch::set(const StepPlan& plan, const StateLayout& layout, int hidden, int
   kdas.clear();
   pools.clear();
   placed.clear();
+  asked.assign(asked_rows.begin(), asked_rows.end());
+  continues = false;
   row_begin.assign(1, 0);
   block_tables.assign(size_t(sequences) * size_t(max_pages), 0);
   for (int i = 0; i < sequences; ++i) {
@@ -38,11 +41,12 @@ void Batch::set(const StepPlan& plan, const StateLayout& layout, int hidden, int
         placed.push_back({p.rows + int64_t(from - p.first) * hidden, row + from - begin, to - from});
     }
     for (int t = 0; t < s.count; ++t) {
-      token_ids.push_back(s.tokens[t]);
+      token_ids.push_back(s.tokens != nullptr ? s.tokens[t] : 0);
       positions.push_back(s.state->length() + t);
       visible.push_back(s.state->length() + t + 1);
       sequence_of.push_back(i);
     }
+    continues |= s.tokens == nullptr;
     max_visible = std::max(max_visible, s.state->length() + s.count);
     row_begin.push_back(int32_t(token_ids.size()));
     if (s.wants_logits) logit_rows.push_back(int32_t(token_ids.size()) - 1);
@@ -78,32 +82,52 @@ uint64_t BatchMemory::bytes(const Limits& limits, const StateLayout& layout) {
          aligned(sequences * sizeof(int32_t)) + aligned(tokens * sizeof(PlacedRun)) +
          aligned(size_t(layout.kda_layers) * sequences * sizeof(ShortConvSequence)) +
          aligned(size_t(layout.kda_layers) * sequences * sizeof(KdaSequence)) +
-         aligned(pools * sequences * sizeof(PoolSequence)) +
+         aligned(pools * sequences * sizeof(PoolSequence)) + aligned(sequences * sizeof(SampleRow)) +
+         aligned(sequences * sizeof(SampledToken)) +
          aligned(tokens * size_t(limits.placed_dim) * sizeof(float));
 }
+
+namespace {
+
+// One device side with two of the host, which are one where there is no difference.
+Status allocate_twice(Storage& storage, size_t bytes, const char* what, Mirror (&mirrors)[2]) {
+  DSA_ASSIGN(mirrors[0], storage.allocate_mirror(bytes, what));
+  mirrors[1] = mirrors[0];
+  if (storage.is_host()) return Status::ok();
+  DSA_ASSIGN(const Mirror second, storage.allocate_mirror(bytes, what));
+  mirrors[1].host = second.host;
+  return Status::ok();
+}
+
+}  // namespace
 
 Result<BatchMemory> BatchMemory::create(const Limits& limits, const StateLayout& layout, Storage& storage) {
   BatchMemory memory;
   memory.placed_dim_ = limits.placed_dim;
   const size_t rows = aligned(size_t(limits.tokens) * size_t(limits.placed_dim) * sizeof(float));
-  DSA_ASSIGN(memory.arrays_, storage.allocate_mirror(bytes(limits, layout) - rows, "the arrays of a step"));
+  const size_t chosen = aligned(size_t(limits.sequences) * sizeof(SampledToken));
+  DSA_TRY(
+      allocate_twice(storage, bytes(limits, layout) - rows - chosen, "the arrays of a step", memory.arrays_));
+  DSA_TRY(allocate_twice(storage, chosen, "the tokens of a step", memory.sampled_));
   if (rows > 0) {
     DSA_ASSIGN(memory.rows_, storage.allocate_mirror(rows, "the rows of pictures in a step"));
   }
   return memory;
 }
 
-BatchView BatchMemory::publish(const Batch& batch, Storage& storage) {
+BatchView BatchMemory::publish(const Batch& batch, Storage& storage, int side) {
+  const Mirror& arrays = arrays_[side];
   size_t used = 0;
   const auto put = [&](const auto& values, auto*& view) {
     const size_t bytes = values.size() * sizeof(values[0]);
     using Value = std::remove_reference_t<decltype(values[0])>;
-    if (bytes > 0) std::memcpy(static_cast<char*>(arrays_.host.get()) + used, values.data(), bytes);
-    view = reinterpret_cast<Value*>(static_cast<char*>(arrays_.device.get()) + used);
+    if (bytes > 0) std::memcpy(static_cast<char*>(arrays.host.get()) + used, values.data(), bytes);
+    view = reinterpret_cast<Value*>(static_cast<char*>(arrays.device.get()) + used);
     used += aligned(bytes);
   };
   BatchView view;
   put(batch.token_ids, view.token_ids);
+  const size_t begin = batch.continues ? used : 0;
   put(batch.positions, view.positions);
   put(batch.visible, view.visible);
   put(batch.sequence_of, view.sequence_of);
@@ -112,23 +136,30 @@ BatchView BatchMemory::publish(const Batch& batch, Storage& storage) {
   put(batch.convs, view.convs);
   put(batch.kdas, view.kdas);
   put(batch.pools, view.pools);
+  put(batch.asked, view.asked);
+  view.next_token_ids = static_cast<int32_t*>(arrays.device.get());
+  view.sampled = static_cast<SampledToken*>(sampled_[side].device.get());
 
   // Placed rows go to where their tokens are.
   size_t rows_used = 0;
-  auto* runs = reinterpret_cast<PlacedRun*>(static_cast<char*>(arrays_.host.get()) + used);
-  view.placed = reinterpret_cast<const PlacedRun*>(static_cast<char*>(arrays_.device.get()) + used);
+  auto* runs = reinterpret_cast<PlacedRun*>(static_cast<char*>(arrays.host.get()) + used);
+  view.placed = reinterpret_cast<const PlacedRun*>(static_cast<char*>(arrays.device.get()) + used);
   for (const PlacedRun& run : batch.placed) {
-    const size_t begin = size_t(run.first) * size_t(placed_dim_),
+    const size_t first = size_t(run.first) * size_t(placed_dim_),
                  floats = size_t(run.count) * size_t(placed_dim_);
     DSA_ASSERT(rows_.host);
-    std::memcpy(static_cast<float*>(rows_.host.get()) + begin, run.rows, floats * sizeof(float));
-    *runs++ = {static_cast<const float*>(rows_.device.get()) + begin, run.first, run.count};
-    rows_used = std::max(rows_used, (begin + floats) * sizeof(float));
+    std::memcpy(static_cast<float*>(rows_.host.get()) + first, run.rows, floats * sizeof(float));
+    *runs++ = {static_cast<const float*>(rows_.device.get()) + first, run.first, run.count};
+    rows_used = std::max(rows_used, (first + floats) * sizeof(float));
   }
   used += batch.placed.size() * sizeof(PlacedRun);
-  storage.upload(arrays_, 0, used);
+  storage.upload(arrays, begin, used - begin);
   if (rows_used > 0) storage.upload(rows_, 0, rows_used);
   return view;
+}
+
+void BatchMemory::fetch_sampled(const Batch& batch, Storage& storage, int side) {
+  storage.download(sampled_[side], 0, batch.asked.size() * sizeof(SampledToken));
 }
 
 }  // namespace dsa

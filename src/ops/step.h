@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/backend.h"
@@ -24,6 +25,8 @@ struct Batch {
   std::vector<int32_t> block_tables;                                // [sequences, max_pages]
   std::vector<int32_t> logit_rows;                                  // rows whose logits are wanted
   std::vector<PlacedRun> placed;                                    // where rows stand in for embeddings
+  std::vector<SampleRow> asked;  // of the rows whose logits are wanted; empty: the step chooses no tokens
+  bool continues = false;        // the step before chose the tokens; token_ids are not those
   // The state of each sequence, as committed and as this step leaves it.
   std::vector<ShortConvSequence> convs;  // [kda_layers, sequences]
   std::vector<KdaSequence> kdas;         // [kda_layers, sequences]
@@ -31,7 +34,8 @@ struct Batch {
 
   // `hidden`: floats of a placed row. `pages_max` above 0: max_pages and context grow in powers of two up to that many
   // pages, so that steps of growing sequences look alike.
-  void set(const StepPlan& plan, const StateLayout& layout, int hidden, int pages_max = 0);
+  void set(const StepPlan& plan, const StateLayout& layout, int hidden, int pages_max = 0,
+           std::span<const SampleRow> asked = {});
 };
 
 // A batch where kernels read it.
@@ -42,9 +46,13 @@ struct BatchView {
   const ShortConvSequence* convs = nullptr;
   const KdaSequence* kdas = nullptr;
   const PoolSequence* pools = nullptr;
+  const SampleRow* asked = nullptr;
+  SampledToken* sampled = nullptr;
+  int32_t* next_token_ids = nullptr;  // those of a step that continues this one
 };
 
-// Room for the largest batch on both sides; one upload brings all of it to the kernels.
+// Room for the largest batch on both sides; one upload brings all of it to the kernels. The host has two sides, for two steps
+// on their way.
 class BatchMemory {
  public:
   struct Limits {
@@ -54,11 +62,17 @@ class BatchMemory {
   static uint64_t bytes(const Limits& limits, const StateLayout& layout);
   static Result<BatchMemory> create(const Limits& limits, const StateLayout& layout, Storage& storage);
 
-  // The batch stays as it is until the step has ended.
-  BatchView publish(const Batch& batch, Storage& storage);
+  // The side of the host, 0 or 1, is free again when the step has ended; placed rows lie in one place for both.
+  BatchView publish(const Batch& batch, Storage& storage, int side = 0);
+  // Brings what the step chose to a side of the host.
+  void fetch_sampled(const Batch& batch, Storage& storage, int side);
+  std::span<const SampledToken> sampled(int side, size_t rows) const {
+    return {static_cast<const SampledToken*>(sampled_[side].host.get()), rows};
+  }
 
  private:
-  Mirror arrays_, rows_;  // the arrays of a batch, one after the other; placed rows
+  Mirror arrays_[2], sampled_[2];  // the arrays of a batch, one after the other; the tokens that it chose
+  Mirror rows_;                    // placed rows
   int placed_dim_ = 0;
 };
 

@@ -12,7 +12,7 @@ Reservation::Reservation(Reservation&& other) noexcept
 Reservation::~Reservation() {
   if (pool_ == nullptr) return;
   for (Item& item : items_)
-    if (!item.committed) pool_->give_back(item.state->pages_, item.old_pages);
+    if (!item.settled) pool_->give_back(item.state->pages_, item.old_pages);
   items_.clear();
   const std::lock_guard lock(pool_->mutex_);
   if (items_.capacity() > pool_->spare_items_.capacity()) pool_->spare_items_.swap(items_);
@@ -20,14 +20,21 @@ Reservation::~Reservation() {
 
 void Reservation::commit(size_t sequence) {
   Item& item = items_[sequence];
-  if (item.committed) return;
-  item.committed = true;
+  if (item.settled) return;
+  item.settled = true;
   item.state->length_ += item.tokens;
   item.state->current_ = 1 - item.state->current_;
 }
 
 void Reservation::commit() {
   for (size_t i = 0; i < items_.size(); ++i) commit(i);
+}
+
+void Reservation::drop(size_t sequence) {
+  Item& item = items_[sequence];
+  if (item.settled) return;
+  item.settled = true;
+  pool_->give_back(item.state->pages_, item.old_pages);
 }
 
 // Copies of what is not paged that were allocated together, as long as one of them is in use.

@@ -25,6 +25,8 @@ class Reservation {
   // The step of one sequence becomes visible: its length grows and its next state becomes the present one.
   void commit(size_t sequence);
   void commit();  // of all
+  // The pages of one sequence return to the pool now: its step will not become visible, though it may still run.
+  void drop(size_t sequence);
 
  private:
   friend class PagePool;
@@ -32,7 +34,7 @@ class Reservation {
     SequenceState* state;
     int tokens;
     size_t old_pages;
-    bool committed;
+    bool settled;  // committed or dropped
   };
 
   explicit Reservation(PagePool* pool) : pool_(pool) {}

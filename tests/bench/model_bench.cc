@@ -199,6 +199,43 @@ class Bench {
     return Status::ok();
   }
 
+  // The time of a step that chooses its tokens, at temperature 1, so that they differ from row to row. `ahead`: each is
+  // launched before the one in front of it is read, as the engine does it.
+  Result<double> chosen_steps(const std::vector<SequenceState*>& sequences, int steps, bool ahead) {
+    std::vector<int32_t> tokens(sequences.size());
+    for (int32_t& token : tokens) token = next_token();
+    const auto launch = [&](bool from_host) -> Status {
+      StepPlan plan;
+      std::vector<SampleRow> asked(sequences.size());
+      for (size_t i = 0; i < sequences.size(); ++i) {
+        plan.sequences.push_back({sequences[i], from_host ? &tokens[i] : nullptr, 1, true});
+        asked[i].temperature = 1;
+        asked[i].draw = random_.next();
+      }
+      DSA_ASSIGN(Reservation pages, pool_->reserve(plan));
+      DSA_TRY(decoder_->launch(plan, *pool_, asked));
+      pages.commit();
+      return Status::ok();
+    };
+    constexpr int kWarm = 3;
+    std::vector<double> times;
+    if (ahead) DSA_TRY(launch(true));
+    auto start = Clock::now();
+    for (int i = 0; i < kWarm + steps; ++i) {
+      if (i % 4 == 0 && !ahead) measure_ceilings(), start = Clock::now();
+      if (!ahead || i + 1 < kWarm + steps) DSA_TRY(launch(!ahead));
+      DSA_ASSIGN(const auto chosen, decoder_->collect());
+      for (size_t j = 0; j < tokens.size(); ++j) {
+        if (chosen[j].token < 0) return error(Code::numeric, "a step without a token");
+        tokens[j] = chosen[j].token;
+      }
+      const auto end = Clock::now();
+      if (i >= kWarm) times.push_back(seconds_between(start, end));
+      start = end;
+    }
+    return median_of(times);
+  }
+
   Status decode(int batch, int context) {
     while (int(sequences_.size()) < batch) {
       sequences_.push_back(std::make_unique<SequenceState>(*pool_, room(context)));
@@ -229,7 +266,13 @@ class Bench {
       if (i % 4 == 0) measure_ceilings();
       DSA_TRY(decode_step(sequences, &times));
     }
-    const double time = median_of(times.whole);
+    double time = median_of(times.whole), alternating = 0;
+    if (decoder_->samples()) {
+      rewind();
+      DSA_ASSIGN(alternating, chosen_steps(sequences, options_.steps, false));
+      rewind();
+      DSA_ASSIGN(time, chosen_steps(sequences, options_.steps, true));
+    }
     const double weights = double(model_.step_bytes) + experts * double(model_.expert_bytes);
     const double state = batch * state_bytes(decoder_->state_layout());
     const double cache = batch * cache_bytes(*model_.config, decoder_->state_layout().format, context);
@@ -241,6 +284,11 @@ class Bench {
         batch, context, time * 1e3, batch / time, bytes * 1e-9, weights * 1e-9, experts, state * 1e-9,
         cache * 1e-9, bytes / time * 1e-9);
     print_ceilings(bytes / time);
+    if (decoder_->samples())
+      printf(
+          "  a step ahead of the host; launched when the tokens before are read: %.3f ms, chosen by the host "
+          "(greedy): %.3f ms\n",
+          alternating * 1e3, median_of(times.whole) * 1e3);
     if (options_.operators) DSA_TRY(watch_steps(sequences, times));
     if (timed_->can_replay()) DSA_TRY(compare_replay(sequences, rewind));
     rewind();
@@ -254,6 +302,12 @@ class Bench {
       machine_.clock.take();
       for (int i = 0; i < kSteps; ++i) DSA_TRY(decode_step(sequences, nullptr));
       const OperatorTime step = machine_.clock.take()[test::kWholeStep];
+      if (decoder_->samples()) {
+        DSA_TRY(chosen_steps(sequences, kSteps, false).status());
+        const OperatorTime chosen = machine_.clock.take()[test::kWholeStep];
+        printf("  device with the choice of tokens: %.1f us from first to last kernel\n",
+               chosen.seconds / double(chosen.calls) * 1e6);
+      }
       printf(
           "  host: %.1f us before the launch, %.1f us launch, %.1f us wait, %.1f us sample; device: %.1f us "
           "from first to last kernel; download of logits alone %.1f us\n",
@@ -264,6 +318,12 @@ class Bench {
     timed_->watch = Watch::operators;
     for (int i = 0; i < kSteps; ++i) DSA_TRY(decode_step(sequences, nullptr));
     print_operators("in a step", machine_.clock.take(), kSteps);
+    if (decoder_->samples()) {  // of which the step above has none
+      DSA_TRY(chosen_steps(sequences, kSteps, false).status());
+      const OperatorTimes chosen = machine_.clock.take();
+      if (const auto at = chosen.find("sample"); at != chosen.end())
+        printf("  sample: %.1f us\n", at->second.seconds / double(at->second.calls) * 1e6);
+    }
     if (machine_.clock.kernels() > 0)
       printf("  kernels in a step: %lld\n", (long long)machine_.clock.kernels());
     timed_->watch = Watch::nothing;

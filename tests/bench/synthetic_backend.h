@@ -32,6 +32,8 @@ class SyntheticStorage final : public Storage {
   void copy(void* to, const void* from, size_t bytes) override { storage_.copy(to, from, bytes); }
   void clear(void* to, size_t bytes) override { storage_.clear(to, bytes); }
   Status finish() override { return storage_.finish(); }
+  uint64_t mark() override { return storage_.mark(); }
+  Status wait(uint64_t mark) override { return storage_.wait(mark); }
   Status read(void* to, const void* from, size_t bytes) override { return storage_.read(to, from, bytes); }
 
   Status write(void* to, const void* from, size_t bytes) override {
@@ -70,6 +72,7 @@ class SyntheticBackend final : public Backend {
   std::shared_ptr<void> enter_thread() override { return backend_.enter_thread(); }
   int fp8_rows() const override { return backend_.fp8_rows(); }
   bool fuses() const override { return backend_.fuses(); }
+  bool samples() const override { return backend_.samples(); }
   bool can_replay() const override { return backend_.can_replay(); }
   void replay(uint64_t key, const std::function<void()>& work) override { backend_.replay(key, work); }
 

@@ -11,6 +11,7 @@
 
 #include "backend/device.h"
 #include "dsa_sdk.h"
+#include "tests/support/device_host.h"
 #include "tests/support/loaded_model.h"
 
 using namespace dsa;
@@ -111,11 +112,31 @@ TEST_SUITE("cuda") {
     }
   }
 
+  TEST_CASE("tokens that steps choose, launched before those in front of them are read, are the host's") {
+    for (const char* name : kModelFolders) {
+      INFO(name);
+      Device device(name);
+      check_chosen_tokens(device.model, 80);
+    }
+  }
+
+  TEST_CASE("conversations with the bundled model are the same, whoever chooses the tokens") {
+    const std::string folder = root() + "/samples/models/dsa-tiny";
+    std::vector<std::vector<std::string>> heard;
+    for (const EngineOptions& options :
+         {EngineOptions{.device_sampling = false}, {.run_ahead = false}, EngineOptions{}}) {
+      DeviceHost host(folder, Device::gpu(), options);
+      heard.push_back(conversations(host, false));
+    }
+    CHECK(heard[1] == heard[0]);
+    CHECK(heard[2] == heard[0]);
+  }
+
   TEST_CASE("a batch gives what its sequences give alone, and a prompt in chunks what it gives whole") {
     for (const char* name : kModelFolders) {
       INFO(name);
       Device device(name, {.route = Route::exact});
-      Random random(11);
+      test::Random random(11);
       const int vocab = device.files.config->vocab;
       const std::vector<int32_t> lengths = {3, 90, 41, 64};
       std::vector<std::vector<int32_t>> prompts;
@@ -144,7 +165,7 @@ TEST_SUITE("cuda") {
     constexpr int kPrompts = 5;
     for (const char* name : {"kimi_k31/model-mxfp4", "deepseek_v32/model-mxfp4", "gpt_oss/model-mxfp4"}) {
       INFO(name);
-      Random random(3);
+      test::Random random(3);
       std::vector<std::vector<Values>> logits;
       ModelOptions fused, expanded, one_expert, serial;
       fused.route = Route::exact;
@@ -212,7 +233,7 @@ TEST_SUITE("cuda") {
   TEST_CASE("a context is used to its last page, and then is full") {
     constexpr int kContext = 3 * kPageSize;
     Device device("kimi_k31/model-mxfp4", {.route = Route::exact});
-    Random random(13);
+    test::Random random(13);
     const std::vector<int32_t> tokens = random_tokens(random, kContext, device.files.config->vocab);
     SequenceState full(*device.model.pool, kContext), roomy(*device.model.pool, 2 * kContext);
     const Values whole = device.model.step({&roomy}, {tokens});

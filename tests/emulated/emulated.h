@@ -112,8 +112,9 @@ inline int __reduce_min_sync(unsigned, int value) {
 inline int __reduce_max_sync(unsigned, int value) {
   return emulated_reduce(value, [](int a, int b) { return a > b ? a : b; });
 }
-inline int atomicAdd(int* at, int value) {
-  const int before = *at;
+template <class T>
+T atomicAdd(T* at, T value) {
+  const T before = *at;
   *at += value;
   return before;
 }
@@ -131,6 +132,10 @@ void __stcs(T* at, T value) {
   *at = value;
 }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
+  __extension__ using uint128 = unsigned __int128;
+  return uint64_t(uint128(a) * b >> 64);
+}
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {

@@ -4,10 +4,12 @@
 // were run, kept in the pages of the real pool and in the KDA state: a lost, doubled or leaked row changes the answer.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -192,6 +194,8 @@ struct Control {
   std::vector<size_t> passes;          // how many pictures each pass held
   std::vector<int> slice_steps;        // steps made before each slice
   bool reads_text_only = false;
+  bool samples =
+      std::getenv("DSA_TEST_SAMPLES") != nullptr;  // the model chooses tokens, a step ahead of the engine
   std::string poison;  // a sequence that holds this byte string fails, and its whole step with it
 
   // A gate: while it is shut steps wait in front of it.
@@ -345,6 +349,42 @@ class FakeModel : public LanguageModel {
     return Tensor(logits_.data(), DType::f32, {int64_t(logits_.size() / kVocab), kVocab});
   }
 
+  // Steps run when they are launched, and what went wrong shows when they are collected.
+  bool samples() const override { return control_->samples; }
+  Status launch(const StepPlan& plan, const PagePool& pool, std::span<const SampleRow> asked) override {
+    struct Uncounted {
+      Uncounted() { uncounted = true; }
+      ~Uncounted() { uncounted = false; }
+    };
+    Launched& step = launches_[launched_ % 2];
+    StepPlan known;
+    {
+      const Uncounted scope;
+      known = plan;
+      for (size_t i = 0; i < known.sequences.size(); ++i)
+        if (known.sequences[i].tokens == nullptr) known.sequences[i].tokens = &chosen_[i];
+    }
+    const auto logits = step_status_.is_ok() ? run(known, pool) : Result<Tensor>(step_status_);
+    const Uncounted scope;
+    step.status = step_status_ = logits.status();
+    step.sampled.assign(asked.size(), {0, -1, 0});
+    std::vector<int32_t> tokens(asked.size());
+    SerialQueue queue;
+    if (logits.is_ok() && !asked.empty())
+      cpu_kernels().sample({logits.value().f32(), asked.data(), step.sampled.data(), tokens.data(), kVocab,
+                            int(asked.size()), kVocab, sample_flags(asked, kVocab)},
+                           queue);
+    chosen_.swap(tokens);
+    ++launched_;
+    return Status::ok();
+  }
+  Result<std::span<const SampledToken>> collect() override {
+    Launched& step = launches_[collected_++ % 2];
+    if (collected_ == launched_) step_status_ = Status::ok();
+    if (!step.status.is_ok()) return step.status;
+    return std::span<const SampledToken>(step.sampled);
+  }
+
  private:
   void push_logits(const std::vector<TokenId>& tokens, uint32_t hash) {
     Control& c = *control_;
@@ -371,6 +411,14 @@ class FakeModel : public LanguageModel {
   FakeVision vision_;
   StateLayout layout_;
   std::vector<float> logits_;
+  struct Launched {
+    Status status;
+    std::vector<SampledToken> sampled;
+  };
+  std::array<Launched, 2> launches_;
+  size_t launched_ = 0, collected_ = 0;
+  Status step_status_;           // of the step in front, as long as it is on its way
+  std::vector<int32_t> chosen_;  // by the step in front
 };
 
 inline std::vector<TokenId> bytes_of(std::string_view text) {

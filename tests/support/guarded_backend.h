@@ -3,15 +3,19 @@
 // Storage lies in pages that fault unless a kernel or a copy runs, so that host code which touches the memory of kernels
 // dies at that place. Before each kernel its arguments, and the tables of pointers that they name, are searched for
 // addresses of the host: kernels of a real device could not follow them. Steps are recorded and replayed as by a CUDA
-// graph: what is replayed are the launches of one step with their arguments, and nothing that the host did beside them.
+// graph: what is replayed are the launches of one step with their arguments, and nothing that the host did beside them. A
+// late storage runs launches and copies when somebody waits for them: a host that overwrites what they still read, or reads
+// what they have not written yet, gets other results.
 #pragma once
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -29,6 +33,8 @@ class GuardedStorage final : public Storage {
   bool is_host() const override { return false; }
   uint64_t allocated_bytes() const override { return allocated_; }
   int64_t copies() const { return copies_; }
+  // Points that were marked before the one in front of them was reached.
+  int64_t marks_ahead() const { return marks_ahead_; }
   // The allocation after the next n fails, and every one behind it.
   void fail_after(int64_t n) { allocations_left_ = n; }
 
@@ -52,6 +58,7 @@ class GuardedStorage final : public Storage {
     std::memset(memory, 0xff, bytes < kPoisoned ? bytes : kPoisoned);  // NaN
     if (open_ == 0) protect(memory, rounded, PROT_NONE);
     return Memory(memory, [this, base, memory, rounded, mapped](void*) {
+      run_until(given_);  // as a GPU does
       const std::lock_guard again(mutex_);
       pieces_.erase(memory);
       allocated_ -= rounded;
@@ -84,16 +91,18 @@ class GuardedStorage final : public Storage {
       std::memset(to, 0, bytes);
     });
   }
-  Status finish() override {
+  Status finish() override { return wait(given_); }
+  uint64_t mark() override {
+    const std::lock_guard lock(order_);
+    if (done_ < last_mark_) ++marks_ahead_;
+    return last_mark_ = given_;
+  }
+  Status wait(uint64_t mark) override {
     if (recording_ != nullptr) std::abort();  // nobody may wait for what is not running
-    return Status::ok();
+    return run_until(mark), Status::ok();
   }
-  Status write(void* to, const void* from, size_t bytes) override {
-    return copy(to, from, bytes), Status::ok();
-  }
-  Status read(void* to, const void* from, size_t bytes) override {
-    return copy(to, from, bytes), Status::ok();
-  }
+  Status write(void* to, const void* from, size_t bytes) override { return copy(to, from, bytes), finish(); }
+  Status read(void* to, const void* from, size_t bytes) override { return copy(to, from, bytes), finish(); }
 
   // The memory is open while one of these lives.
   class Open {
@@ -111,14 +120,16 @@ class GuardedStorage final : public Storage {
     GuardedStorage& storage_;
   };
 
-  // A launch: runs now, or is only noted while a step is recorded.
+  // A launch: runs now, or when somebody waits, or is only noted while a step is recorded.
   using Launches = std::vector<std::function<void()>>;
   void put(std::function<void()> launch) {
-    if (recording_ != nullptr)
-      recording_->push_back(std::move(launch));
-    else
-      launch();
+    if (recording_ != nullptr) return recording_->push_back(std::move(launch));
+    const std::lock_guard lock(order_);
+    ++given_;
+    waiting_.push_back(std::move(launch));
+    if (!late) run_until(given_);
   }
+  bool late = false;
   void record(Launches* launches) { recording_ = launches; }
 
   bool contains(uint64_t address) {
@@ -130,6 +141,15 @@ class GuardedStorage final : public Storage {
   }
 
  private:
+  void run_until(uint64_t mark) {
+    const std::lock_guard lock(order_);
+    for (; done_ < mark; ++done_) {
+      const auto launch = std::move(waiting_.front());
+      waiting_.pop_front();
+      launch();
+    }
+  }
+
   static constexpr size_t kPoisoned = size_t(1) << 20, kLargePage = size_t(2) << 20;
 
   static void protect(char* memory, size_t bytes, int rights) {
@@ -139,6 +159,11 @@ class GuardedStorage final : public Storage {
     for (const auto& [memory, bytes] : pieces_) protect(memory, bytes, rights);
   }
 
+  std::recursive_mutex order_;  // before the other
+  std::deque<std::function<void()>> waiting_;
+  std::atomic<uint64_t> given_{0}, done_{0};
+  uint64_t last_mark_ = 0;
+  std::atomic<int64_t> marks_ahead_{0};
   std::mutex mutex_;
   std::map<char*, size_t> pieces_;
   uint64_t allocated_ = 0;
@@ -232,6 +257,7 @@ class GuardedBackend final : public Backend {
 
   bool can_replay() const override { return replays; }
   bool fuses() const override { return fused; }
+  bool samples() const override { return sampling; }
   // As backend/cuda/cuda_graphs.h: the first time as it is, the second time recorded.
   void replay(uint64_t key, const std::function<void()>& work) override {
     if (seen_.insert(key).second) return work();
@@ -242,14 +268,14 @@ class GuardedBackend final : public Backend {
       work();
       queue_.storage.record(nullptr);
     }
-    for (const auto& launch : found->second) launch();
+    for (const auto& launch : found->second) queue_.storage.put(launch);
     ++replayed;
   }
 
   // As GPUs do: `linear` has the exact route alone.
   void take_exact_linear() { queue_.exact_linear = true; }
 
-  bool replays = true, fused = false;
+  bool replays = true, fused = false, sampling = false;
   int64_t replayed = 0;  // steps that came from a recording
 
  private:

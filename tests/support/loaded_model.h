@@ -95,4 +95,65 @@ inline void check_decode_steps_are_equal(LoadedModel& expected, LoadedModel& fou
   }
 }
 
+// Steps of four sequences that choose their tokens, each launched before the one in front of it was read: the tokens are
+// those that the host chooses from the logits of steps one after the other.
+inline void check_chosen_tokens(LoadedModel& model, int steps) {
+  const std::vector<SampleRow> kinds = {{},
+                                        {.temperature = 0.8f},
+                                        {.temperature = 1, .top_p = 0.9f},
+                                        {.temperature = 0.7f, .top_p = 0.95f, .min_p = 0.05f, .top_k = 30}};
+  const int n = int(kinds.size()), vocab = model.decoder->vocab_size();
+  const auto asked_of = [&](int step) {
+    std::vector<SampleRow> asked = kinds;
+    for (int i = 0; i < n; ++i) asked[size_t(i)].draw = 0x9e3779b97f4a7c15u * uint64_t(1 + step * n + i);
+    return asked;
+  };
+  Random random(17);
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::unique_ptr<SequenceState>> states;
+  std::vector<SequenceState*> host, ahead;
+  for (int i = 0; i < n; ++i) {
+    prompts.push_back(random_tokens(random, 20 + 13 * i, vocab));
+    for (std::vector<SequenceState*>* side : {&host, &ahead}) {
+      states.push_back(std::make_unique<SequenceState>(*model.pool, 192));
+      side->push_back(states.back().get());
+    }
+  }
+
+  std::vector<std::vector<int32_t>> expected, tokens = prompts;
+  for (int step = 0; step < steps; ++step) {
+    const Values logits = model.step(host, tokens);
+    const std::vector<SampleRow> asked = asked_of(step);
+    std::vector<SampledToken> sampled(size_t(n), SampledToken{-1, -1, 0});
+    std::vector<int32_t> chosen(size_t(n), -1);
+    SerialQueue queue;
+    cpu_kernels().sample({logits.data(), asked.data(), sampled.data(), chosen.data(), vocab, n, vocab,
+                          sample_flags(asked, vocab)},
+                         queue);
+    expected.push_back(chosen);
+    for (int i = 0; i < n; ++i) tokens[size_t(i)] = {chosen[size_t(i)]};
+  }
+
+  const auto launch = [&](int step) {
+    StepPlan plan;
+    for (size_t i = 0; i < size_t(n); ++i)
+      plan.sequences.push_back(
+          {ahead[i], step == 0 ? prompts[i].data() : nullptr, step == 0 ? int(prompts[i].size()) : 1, true});
+    auto pages = model.pool->reserve(plan);
+    REQUIRE_MESSAGE(pages.is_ok(), pages.status().message());
+    REQUIRE(model.decoder->launch(plan, *model.pool, asked_of(step)).is_ok());
+    pages.value().commit();
+  };
+  launch(0);
+  for (int step = 0; step < steps; ++step) {
+    if (step + 1 < steps) launch(step + 1);
+    const auto chosen = model.decoder->collect();
+    REQUIRE_MESSAGE(chosen.is_ok(), chosen.status().message());
+    for (size_t i = 0; i < size_t(n); ++i) {
+      INFO("step ", step, " row ", i);
+      REQUIRE(chosen.value()[i].token == expected[size_t(step)][i]);
+    }
+  }
+}
+
 }  // namespace dsa::test

@@ -82,6 +82,7 @@ class TimedBackend final : public Backend {
   std::shared_ptr<void> enter_thread() override { return backend_.enter_thread(); }
   int fp8_rows() const override { return backend_.fp8_rows(); }
   bool fuses() const override { return backend_.fuses(); }
+  bool samples() const override { return backend_.samples(); }
   bool can_replay() const override { return replays && watch != Watch::experts && backend_.can_replay(); }
   void replay(uint64_t key, const std::function<void()>& work) override {
     if (watch == Watch::operators) return clock_.replay(work);

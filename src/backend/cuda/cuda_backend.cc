@@ -64,6 +64,7 @@ class CudaBackend final : public Backend {
   std::shared_ptr<void> enter_thread() override { return std::make_shared<CudaScope>(ordinal_); }
   int fp8_rows() const override { return fp8_rows_of(device_.capability); }
   bool fuses() const override { return true; }
+  bool samples() const override { return true; }
   bool can_replay() const override { return true; }
   void replay(uint64_t key, const std::function<void()>& work) override {
     const std::lock_guard order(storage_->order());

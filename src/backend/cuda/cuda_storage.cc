@@ -20,6 +20,8 @@ CudaStorage::~CudaStorage() {
   for (Lane& lane : lanes_)
     for (cudaEvent_t event : lane.copied)
       if (event != nullptr) cudaEventDestroy(event);
+  for (cudaEvent_t event : marks_)
+    if (event != nullptr) cudaEventDestroy(event);
 }
 
 Result<Memory> CudaStorage::allocate(size_t bytes, const char* what) {
@@ -110,8 +112,27 @@ void CudaStorage::clear(void* to, size_t bytes) {
 
 Status CudaStorage::finish() {
   const CudaScope scope(ordinal_);
-  if (queue_ != nullptr) note(queue_->take_error());
   note(cudaStreamSynchronize(stream_));
+  return take_error();
+}
+
+uint64_t CudaStorage::mark() {
+  const CudaScope scope(ordinal_);
+  const std::lock_guard order(order_);
+  cudaEvent_t& event = marks_[++last_mark_ % kMarks];
+  if (event == nullptr) note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  if (event != nullptr) note(cudaEventRecord(event, stream_));
+  return last_mark_;
+}
+
+Status CudaStorage::wait(uint64_t mark) {
+  const CudaScope scope(ordinal_);
+  if (cudaEvent_t event = marks_[mark % kMarks]; event != nullptr) note(cudaEventSynchronize(event));
+  return take_error();
+}
+
+Status CudaStorage::take_error() {
+  if (queue_ != nullptr) note(queue_->take_error());
   cudaError_t failure;
   {
     const std::lock_guard lock(mutex_);

@@ -45,6 +45,8 @@ class CudaStorage final : public Storage {
   void copy(void* to, const void* from, size_t bytes) override;
   void clear(void* to, size_t bytes) override;
   Status finish() override;
+  uint64_t mark() override;
+  Status wait(uint64_t mark) override;
   Status write(void* to, const void* from, size_t bytes) override;
   Status write_all(std::span<const Write> writes, const GoOn& go_on) override;
   Status read(void* to, const void* from, size_t bytes) override;
@@ -55,7 +57,8 @@ class CudaStorage final : public Storage {
   std::recursive_mutex& order() { return order_; }
 
  private:
-  void note(cudaError_t error);  // keeps the first one until finish()
+  void note(cudaError_t error);  // keeps the first one until finish() or wait()
+  Status take_error();
   Result<Memory> allocate_pinned(size_t bytes, const char* what);
 
   // Pinned pieces that take turns: one is filled while the other is on its way. A lane belongs to one thread.
@@ -78,6 +81,8 @@ class CudaStorage final : public Storage {
   std::recursive_mutex order_;
   std::mutex mutex_;
   cudaError_t error_ = cudaSuccess;
+  cudaEvent_t marks_[kMarks] = {};
+  uint64_t last_mark_ = 0;
   std::mutex write_mutex_;
   Lane lanes_[kLanes];
 };
