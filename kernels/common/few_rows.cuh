@@ -1,9 +1,10 @@
 // kernels/common/few_rows.cuh: rows times weights where reading the weights is all the time there is.
 //
 // A block walks over tiles of 16 outputs. Weights go through shared memory, kSlots - 1 slots ahead of their use and across
-// the borders of tiles; they may be on their way before the kernel before has ended. The warps of a team take turns at the
-// stretches of a tile as in product_tile, and sums are added in the same order: the bits are the same. Where inputs are
-// few, a block has several teams with a tile each.
+// the borders of tiles; they may be on their way before the kernel before has ended. A slot holds 128 bytes of 16 rows:
+// whole lines of the caches, which memory gives at full speed. The warps of a team take turns at the stretches of a tile as
+// in product_tile, and sums are added in the same order: the bits are the same. Where inputs are few, a block has several
+// teams with a tile each.
 #pragma once
 
 #include "kernels/common/cuda_places.cuh"
@@ -12,67 +13,61 @@
 namespace dsa {
 
 constexpr int kFewRows = 8;  // columns of an mma
-constexpr int kSlots = 6;    // of weights of a warp
+constexpr int kSlots = 4;    // of weights of a warp
+constexpr int kSlotRowBytes = 128, kSlotBytes = 16 * kSlotRowBytes;
+constexpr size_t kSlotsBytes = size_t(kProductWarps) * kSlots * kSlotBytes;  // of a block
 
-__host__ __device__ inline int stretches_of(int in_dim) { return (in_dim + kStretch - 1) / kStretch; }
+template <class Weights>
+__host__ __device__ int stretches_of(int in_dim) {
+  return (in_dim + Weights::kStretch - 1) / Weights::kStretch;
+}
 // The stretches of a tile are added in so many parts, and then these; see product_tile.
-__host__ __device__ inline int parts_of(int in_dim) {
+template <class Weights>
+__host__ __device__ int parts_of(int in_dim) {
   int parts = 1;
-  while (parts < kProductWarps && parts < stretches_of(in_dim)) parts *= 2;
+  while (parts < kProductWarps && parts < stretches_of<Weights>(in_dim)) parts *= 2;
   return parts;
 }
-// Warps that share a tile: a power of two up to parts_of(in_dim), which is the most. Every number gives the same bits.
-__host__ __device__ inline int team_size(int in_dim) { return parts_of(in_dim); }
 
-// What a slot holds: a run of each lane for two rows, and the scales of 16 rows.
+// Shared memory of a block, in order: slots, sums, rows as Product keeps them. `rows` are multiplied at once, `kept` of them
+// lie in shared memory. `team` warps share a tile: a power of two up to parts_of(in_dim). Every number gives the same bits.
+template <class Product>
+__host__ __device__ size_t few_rows_sum_bytes(int rows, int in_dim, int team) {
+  return size_t(2) * size_t(kProductWarps / team) * size_t(parts_of<typename Product::Weights>(in_dim)) *
+         rows * 16 * sizeof(float);
+}
+template <class Product>
+__host__ __device__ size_t few_rows_bytes(int rows, int kept, int in_dim, int team) {
+  return kSlotsBytes + few_rows_sum_bytes<Product>(rows, in_dim, team) + kept * Product::kept_bytes(in_dim);
+}
+template <class Product>
+__host__ __device__ size_t few_rows_bytes(int rows, int in_dim) {
+  return few_rows_bytes<Product>(rows, rows, in_dim, parts_of<typename Product::Weights>(in_dim));
+}
+// The rows that fit beside the rest; 0: none.
+template <class Product>
+int few_rows_at_once(int rows, int in_dim, size_t shared_bytes_max) {
+  rows = rows < kFewRows ? rows : kFewRows;
+  while (rows > 0 && few_rows_bytes<Product>(rows, in_dim) > shared_bytes_max) --rows;
+  return rows;
+}
+
+// The team with which the slowest warp of `blocks` blocks has the fewest stretches.
 template <class Weights>
-constexpr int kSlotVectors = 2 * Weights::kVectors* kWarp + (Weights::kScaled ? 8 : 0);  // uint4
-
-// Shared memory of a block, in order: slots, sums, rows as pieces in the order of fragments.
-template <class Weights>
-constexpr size_t kSlotBytes = size_t(kProductWarps) * kSlots* kSlotVectors<Weights> * sizeof(uint4);
-inline __host__ __device__ size_t few_rows_sum_bytes(int rows, int in_dim, int team) {
-  return size_t(2) * size_t(kProductWarps / team) * size_t(parts_of(in_dim)) * rows * 16 * sizeof(float);
-}
-template <int kPiecesX>
-__host__ __device__ inline size_t kept_bytes(int rows, int in_dim) {
-  return size_t(rows) * stretches_of(in_dim) * kStretch * sizeof(bf16) * kPiecesX;
-}
-// `rows` are multiplied at once, `kept` of them lie in shared memory.
-template <class Weights, int kPiecesX>
-__host__ __device__ inline size_t few_rows_bytes(int rows, int kept, int in_dim, int team) {
-  return kSlotBytes<Weights> + few_rows_sum_bytes(rows, in_dim, team) + kept_bytes<kPiecesX>(kept, in_dim);
-}
-template <class Weights, int kPiecesX>
-__host__ __device__ inline size_t few_rows_bytes(int rows, int kept, int in_dim) {
-  return few_rows_bytes<Weights, kPiecesX>(rows, kept, in_dim, team_size(in_dim));
-}
-
-// Puts inputs 8 octet .. 8 octet + 7 of a row where products read them.
-template <class Weights, int kPiecesX>
-__device__ void keep_octet(uint4* kept, int octet, const float (&value)[8]) {
-  constexpr int kOctets = Weights::kRun / 8;
-  uint32_t pairs[4][kPiecesX];
-#pragma unroll
-  for (int pair = 0; pair < 4; ++pair)
-    cut(value[Weights::kApart ? pair : 2 * pair], value[Weights::kApart ? pair + 4 : 2 * pair + 1],
-        pairs[pair]);
-  const int run = octet / (4 * kOctets) * kOctets * 4, of_run = octet % kOctets,
-            of_quad = octet / kOctets % 4;
-#pragma unroll
-  for (int piece = 0; piece < kPiecesX; ++piece)
-    kept[(run + of_run * 4 + of_quad) * kPiecesX + piece] = {pairs[0][piece], pairs[1][piece],
-                                                             pairs[2][piece], pairs[3][piece]};
-}
-// The same for a row; all threads of the block share the work. read(k, value) gives inputs k .. k + 7.
-template <class Weights, int kPiecesX, class Read>
-__device__ void keep_row(uint4* kept, int in_dim, const Read& read) {
-  for (int octet = threadIdx.x; octet < stretches_of(in_dim) * (kStretch / 8); octet += blockDim.x) {
-    float value[8] = {};
-    if (octet * 8 < in_dim) read(octet * 8, value);
-    keep_octet<Weights, kPiecesX>(kept, octet, value);
+int best_team(int in_dim, int64_t tiles, int64_t blocks) {
+  const int parts = parts_of<Weights>(in_dim), stretches = stretches_of<Weights>(in_dim);
+  int best = parts;
+  int64_t fewest = INT64_MAX;
+  for (int team = parts; team > 0; team /= 2) {
+    const int64_t teams = blocks * (kProductWarps / team);
+    int longest = 0;  // of the first warp of a team
+    for (int part = 0; part < parts; part += team) longest += (stretches - part + parts - 1) / parts;
+    const int64_t most = (tiles + teams - 1) / teams * longest;
+    if (most < fewest) best = team, fewest = most;
   }
+  return best;
 }
+
 // Inputs k .. k + 7 of a row in global memory; in_dim is a multiple of 8.
 __device__ inline void read_octet(const float* row, int k, float (&value)[8]) {
   if (uint64_t(row) % 16 == 0) {
@@ -83,6 +78,18 @@ __device__ inline void read_octet(const float* row, int k, float (&value)[8]) {
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) value[i] = row[k + i];
+  }
+}
+
+// Puts a row where products read it; all threads of the block share the work. read(k, value) gives inputs k .. k + 7.
+template <class Product, class Read>
+__device__ void keep_row(uint4* kept, int in_dim, const Read& read) {
+  const int octets = stretches_of<typename Product::Weights>(in_dim) * (Product::Weights::kStretch / 8);
+#pragma unroll 2
+  for (int octet = threadIdx.x; octet < octets; octet += kProductWarps * kWarp) {
+    float value[8] = {};
+    if (octet * 8 < in_dim) read(octet * 8, value);
+    Product::keep_octet(kept, in_dim, octet, value);
   }
 }
 
@@ -99,257 +106,155 @@ struct FewRowsTile {
   int row = 0;
 };
 
-// locate(i) is tile i of `tiles`; the block takes those of rounds first, first + step, and so on.
-template <class Weights, int kPiecesX, class Locate>
-class FewRows {
+// Where a slot holds the 16 bytes `piece` of a row: eight lanes that read two rows meet no bank twice.
+template <class Weights>
+__device__ int place_in_slot(int row, int piece) {
+  return row * kSlotRowBytes + (piece ^ (row & 1) * (Weights::kVectors == 1 ? 4 : 1)) * 16;
+}
+
+// Products of pieces, as in product_tile. An octet lies as kPiecesX vectors.
+template <class W, int kPiecesX>
+class PieceProduct {
  public:
-  using Tile = FewRowsTile<Weights>;
+  using Weights = W;
+  using Tile = FewRowsTile<W>;
+  static constexpr int kSlotInputs = kSlotRowBytes * 8 / W::kBits;
 
-  __device__ FewRows(uint4* shared, int in_dim, int rows, int team, int tiles, int first, int step,
-                     const Locate& locate)
-      : locate_(locate),
-        in_dim_(in_dim),
-        rows_(rows),
-        team_(team),
-        parts_(parts_of(in_dim)),
-        tiles_(tiles),
-        first_(first),
-        step_(step),
-        inputs_(in_dim - (Weights::kTransposed ? lane() : lane() % 4 * Weights::kRun)),
-        vectors_(place_of(shared + warp() * kSlots * kSlotVectors<Weights> +
-                          (Weights::kTransposed ? 2 : 1) * lane())),
-        words_(place_of(
-            reinterpret_cast<uint32_t*>(shared + warp() * kSlots * kSlotVectors<Weights> + 2 * kWarp) +
-            lane())),
-        sums_(reinterpret_cast<float*>(shared + kSlotBytes<Weights> / sizeof(uint4))),
-        kept_(shared + (kSlotBytes<Weights> + few_rows_sum_bytes(rows, in_dim, team)) / sizeof(uint4)) {}
-
-  // Where rows are kept, by keep_row.
-  __device__ uint4* kept(int row) const {
-    return kept_ + int64_t(row) * kept_bytes<kPiecesX>(1, in_dim_) / sizeof(uint4);
+  static __host__ __device__ size_t kept_bytes(int in_dim) {
+    return size_t(stretches_of<W>(in_dim)) * W::kStretch * sizeof(bf16) * kPiecesX;
+  }
+  // Inputs 8 octet .. 8 octet + 7 of a row.
+  static __device__ void keep_octet(uint4* kept, int, int octet, const float (&value)[8]) {
+    uint32_t pairs[4][kPiecesX];
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair)
+      cut(value[W::kApart ? pair : 2 * pair], value[W::kApart ? pair + 4 : 2 * pair + 1], pairs[pair]);
+    const int run = octet / (4 * kOctets) * kOctets * 4, of_run = octet % kOctets,
+              of_quad = octet / kOctets % 4;
+#pragma unroll
+    for (int piece = 0; piece < kPiecesX; ++piece)
+      kept[(run + of_run * 4 + of_quad) * kPiecesX + piece] = {pairs[0][piece], pairs[1][piece],
+                                                               pairs[2][piece], pairs[3][piece]};
   }
 
-  // Sends the first weights on their way.
-  __device__ void start() {
-    ahead_.slot_at = 0;
-    aim(first_);
-    for (int i = 0; i < kSlots - 1; ++i) fetch();
-  }
+  __device__ PieceProduct(int in_dim, int rows) : in_dim_(in_dim), rows_(rows) {}
 
-  // All sums: finish(tile, number of the tile, row, output, sum), by one thread for each row and output of tiles, which takes
-  // the tiles in rising order. The rows are kept, and the block has met since.
-  template <class Finish>
-  __device__ void run(const Finish& finish) {
-    const int group = lane() / 4, quad = lane() % 4, stretches = stretches_of(in_dim_),
-              rounds = this->rounds();
-    int slot_at = 0;
-    bool odd = false;
-    for (int round = first_; round < rounds; round += step_, odd = !odd) {
-      const Tile tile = tile_of(round);
-      const SharedPlace rows = place_of(kept(tile.row + (group < rows_ ? group : 0)) + quad * kPiecesX);
-      const int o = tile.o_begin + group, last = max(tile.out_dim - 1, 0);
-      bool nan[2] = {};
-      SharedPlace scales[2] = {};  // of both rows of this lane in the first slot
-      if constexpr (Weights::kScaled) {
+  // What a stretch needs beside the slots is read ahead.
+  __device__ void read_ahead(const Tile& tile, int stretch) {
+    if (tile.out_dim == 0 || stretch >= stretches_of<W>(in_dim_)) return;
+    const int last = tile.out_dim - 1;
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-          scales[half] = words_ - 4 * lane() + 8 * (8 * half + group) + quad +
-                         int(uint64_t(tile.w.scale_address(min(o + 8 * half, last), 0)) % 4);
-      }
-      const auto scale = [&](int stretch, int half) {  // both are known before they are needed
-        return tile.out_dim > 0 && stretch < stretches
-                   ? tile.w.scale(min(o + 8 * half, last), stretch * kStretch)
-                   : 0.f;
-      };
-      float low_next = scale(member(), 0), high_next = scale(member(), 1);
-      float* sums = sums_ + (odd ? teams() * parts_ * rows_ * 16 : 0);  // [team, part, row, output]
-      for (int part = member(); part < parts_; part += team_) {
-        float total[4] = {};
-        for (int stretch = part; stretch < stretches; stretch += parts_) {
-          const float low = low_next, high = high_next;
-          const int after = stretch + parts_ < stretches ? stretch + parts_ : part + team_;
-          low_next = scale(after, 0), high_next = scale(after, 1);
-          float sum[4] = {};
-#pragma unroll 1
-          for (int run = 0; run < kRuns; ++run) {
-            wait_for_copies<kSlots - 2>();
-            if constexpr (Weights::kScaled || Weights::kTransposed)
-              __syncwarp();  // lanes copy for each other
-            fetch();
-            multiply(tile.w, slot_at, scales,
-                     rows + (stretch * (kStretch / 8) + run * 4 * kOctets) * kPiecesX * int(sizeof(uint4)),
-                     sum, nan);
-            slot_at = next(slot_at);
-          }
-          total[0] += low * sum[0], total[1] += low * sum[1];
-          total[2] += high * sum[2], total[3] += high * sum[3];
-        }
-        const unsigned lanes = 15u << 4 * group;
-        const bool nan_low = __ballot_sync(kAllLanes, nan[0]) & lanes,
-                   nan_high = __ballot_sync(kAllLanes, nan[1]) & lanes;
+    for (int half = 0; half < 2; ++half) {
+      const int o = min(tile.o_begin + 8 * half + lane() / 4, last);
+      if constexpr (W::kScaled) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int r = 2 * quad + i % 2;
-          if (r < rows_)
-            sums[((warp() / team_ * parts_ + part) * rows_ + r) * 16 + 8 * (i / 2) + group] =
-                (i < 2 ? nan_low : nan_high) ? NAN : total[i];
+        for (int run = 0; run < kRuns; ++run) {
+          const int k = stretch * W::kStretch + (4 * run + lane() % 4) * W::kRun;
+          codes_next_[half][run] = k < in_dim_ ? *tile.w.scale_address(o, k) : 0;
         }
       }
-
-      __syncthreads();  // the sums of the round before have been added by all who come here
-      for (int i = threadIdx.x; i < rows_ * 16; i += kProductWarps * kWarp)
-        for (int team = 0; team < teams(); ++team) {
-          const int number = round * teams() + team;
-          if (number >= tiles_) break;
-          const Tile to = locate_(number);
-          if (to.o_begin + i % 16 >= to.out_dim) continue;
-          float all = 0;
-#pragma unroll
-          for (int part = 0; part < kProductWarps; ++part)
-            if (part < parts_) all += sums[(team * parts_ + part) * rows_ * 16 + i];
-          finish(to, number, i / 16, to.o_begin + i % 16, all);
-        }
+      next_[half] = tile.w.scale(o, stretch * W::kStretch);
     }
-    wait_for_copies<0>();
+  }
+  __device__ void clear(SharedPlace kept) {
+    kept_ = kept + (lane() / 4 < rows_ ? lane() / 4 : 0) * int(kept_bytes(in_dim_)) +
+            lane() % 4 * kPiecesX * int(sizeof(uint4));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) total_[i] = 0;
+  }
+  __device__ void begin(const Tile&) { nan_[0] = nan_[1] = false; }
+
+  // next_slot() is the place of the next slot, again and again; after() reads ahead for the next stretch.
+  template <class NextSlot, class After>
+  __device__ void multiply(const Tile& tile, int stretch, const NextSlot& next_slot, const After& after) {
+    const float scale[2] = {next_[0], next_[1]};
+    uint32_t codes[2][kRuns];
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int run = 0; run < kRuns; ++run) codes[half][run] = codes_next_[half][run];
+    after();
+    float sum[4] = {};
+#pragma unroll
+    for (int slot_of = 0; slot_of < W::kStretch / kSlotInputs; ++slot_of) {
+      const SharedPlace slot = next_slot();
+#pragma unroll
+      for (int of_slot = 0; of_slot < kRunsOfSlot; ++of_slot) {
+        const int run = slot_of * kRunsOfSlot + of_slot;
+        typename W::Raw raw[2];
+        bool large = false;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          uint4 vectors[W::kVectors];
+          read(slot, of_slot, half, vectors);
+          const uint32_t code = W::kScaled ? codes[half][run] : 0;
+          large |= code > 128;
+          raw[half] = W::raw(vectors, code);
+        }
+        const SharedPlace at =
+            kept_ + (stretch * (W::kStretch / 8) + run * 4 * kOctets) * kPiecesX * int(sizeof(uint4));
+        if constexpr (W::kScaled) {
+          if (__ballot_sync(kAllLanes, large)) {
+            multiply_run<true>(tile.w, raw, at, sum);
+            continue;
+          }
+        }
+        multiply_run<false>(tile.w, raw, at, sum);
+      }
+    }
+    total_[0] += scale[0] * sum[0], total_[1] += scale[0] * sum[1];
+    total_[2] += scale[1] * sum[2], total_[3] += scale[1] * sum[3];
+  }
+
+  // The sums of a part, [row, output].
+  __device__ void put(float* sums) const {
+    const int group = lane() / 4;
+    const unsigned lanes = 15u << 4 * group;
+    const bool nan[2] = {(__ballot_sync(kAllLanes, nan_[0]) & lanes) != 0,
+                         (__ballot_sync(kAllLanes, nan_[1]) & lanes) != 0};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = 2 * (lane() % 4) + i % 2;
+      if (r < rows_) sums[r * 16 + 8 * (i / 2) + group] = nan[i / 2] ? NAN : total_[i];
+    }
   }
 
  private:
-  static constexpr int kRuns = kStretch / (4 * Weights::kRun), kOctets = Weights::kRun / 8;
-  // The slot that is fetched next.
-  struct Ahead {
-    int round, part, stretch, run, slot_at;
-    bool more;
-    const char* rows[2];   // of this lane, from its first input on; null: there is none
-    const uint8_t* words;  // around the scales of a row, of which this lane copies every second one
-    int words_left;        // bytes from there to the end of the row
-  };
-
+  static constexpr int kRuns = W::kStretch / (4 * W::kRun), kOctets = W::kRun / 8,
+                       kRunsOfSlot = kSlotInputs / (4 * W::kRun);
   __device__ static int lane() { return int(threadIdx.x) % kWarp; }
-  __device__ static int warp() { return int(threadIdx.x) / kWarp; }
-  // The slot behind one, of this warp.
-  __device__ static int next(int slot_at) {
-    constexpr int kBytes = kSlotVectors<Weights> * int(sizeof(uint4));
-    return slot_at + kBytes < kSlots * kBytes ? slot_at + kBytes : 0;
-  }
-  __device__ int member() const { return warp() % team_; }
-  __device__ int teams() const { return kProductWarps / team_; }
-  __device__ int rounds() const { return (tiles_ + teams() - 1) / teams(); }
-  __device__ Tile tile_of(int round) const {
-    const int number = round * teams() + warp() / team_;
-    return round < rounds() && number < tiles_ ? locate_(number) : Tile{};
-  }
 
-  // Turns to the first slot of a round.
-  __device__ void aim(int round) {
-    const int group = lane() / 4;
-    const Tile tile = tile_of(round);
-    ahead_.round = round, ahead_.part = ahead_.stretch = member(), ahead_.run = 0;
-    ahead_.more = tile.out_dim > 0 && ahead_.stretch < stretches_of(in_dim_);
+  __device__ static void read(SharedPlace slot, int run, int half, uint4 (&vectors)[W::kVectors]) {
+    const int row = 8 * half + lane() / 4, quad = lane() % 4;
+    if constexpr (W::kTransposed) {  // 64 rows of 16 outputs
+      const SharedPlace values = slot + (32 * run + quad * 8) * 32 + row * 2;
+      const auto pair = [&](int i) {
+        return load_half(values + 2 * i * 32) | load_half(values + (2 * i + 1) * 32) << 16;
+      };
+      vectors[0] = {pair(0), pair(1), pair(2), pair(3)};
+    } else {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int o = tile.o_begin + 8 * half + (Weights::kTransposed ? 0 : group);
-      const int64_t first = in_dim_ - inputs_;
-      const auto* row = static_cast<const char*>(Weights::kTransposed ? tile.w.address(first, o)
-                                                                      : tile.w.address(o, int(first)));
-      ahead_.rows[half] = o < tile.out_dim ? row : nullptr;
+      for (int i = 0; i < W::kVectors; ++i)
+        vectors[i] = load_vector(slot + place_in_slot<W>(row, (4 * run + quad) * W::kVectors + i));
     }
-    if constexpr (Weights::kTransposed) stride_ = tile.w.row_stride * int64_t(sizeof(bf16));
-    if constexpr (Weights::kScaled) {
-      const int o = tile.o_begin + lane() / 2, skipped = 4 * (lane() % 2);
-      const bool exists = o < tile.out_dim;
-      const uint8_t* scales = exists ? tile.w.scale_address(o, 0) : nullptr;
-      const int before = int(uint64_t(scales) % 4);
-      ahead_.words = scales - before + skipped;
-      ahead_.words_left = exists ? in_dim_ / kMxfp4Block + before - skipped : 0;
-    }
-  }
-
-  // One more slot, or an empty group of copies.
-  __device__ void fetch() {
-    if (ahead_.more) {
-      const int begin = ahead_.stretch * kStretch + 4 * ahead_.run * Weights::kRun, at = ahead_.slot_at;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const char* from = ahead_.rows[half];
-        const bool exists = from != nullptr && begin < inputs_;
-        if constexpr (Weights::kTransposed) {  // 32 rows of 16 outputs
-          copy_async_to(vectors_ + at + 16 * half, from + begin * stride_, exists);
-        } else {
-#pragma unroll
-          for (int i = 0; i < Weights::kVectors; ++i)
-            copy_async_to(vectors_ + at + (half * Weights::kVectors + i) * kWarp * 16,
-                          from + begin * Weights::kBits / 8 + 16 * i, exists);
-        }
-      }
-      if constexpr (Weights::kScaled) {  // the two words around the four scales of a row
-        const int block = begin / kMxfp4Block;
-        copy_word_async(words_ + at, ahead_.words + block, max(0, min(4, ahead_.words_left - block)));
-      }
-      ahead_.slot_at = next(at);
-      if (++ahead_.run == kRuns) {
-        ahead_.run = 0, ahead_.stretch += parts_;
-        if (ahead_.stretch >= stretches_of(in_dim_)) {
-          ahead_.stretch = ahead_.part += team_;
-          if (ahead_.part >= parts_ || ahead_.part >= stretches_of(in_dim_)) aim(ahead_.round + step_);
-        }
-      }
-    }
-    commit_copies();
-  }
-
-  // Weights that do not exist are zero.
-  __device__ void multiply(const Weights& w, int slot_at, const SharedPlace (&scales)[2], SharedPlace rows,
-                           float (&sum)[4], bool (&nan)[2]) const {
-    typename Weights::Raw raw[2];
-    bool large = false;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      uint4 vectors[Weights::kVectors];
-      if constexpr (Weights::kTransposed) {
-        const SharedPlace values =
-            vectors_ - 32 * lane() + slot_at + (lane() % 4 * 8 * 16 + 8 * half + lane() / 4) * 2;
-        const auto pair = [&](int i) {
-          return load_half(values + 2 * i * 32) | load_half(values + (2 * i + 1) * 32) << 16;
-        };
-        vectors[0] = {pair(0), pair(1), pair(2), pair(3)};
-      } else {
-#pragma unroll
-        for (int i = 0; i < Weights::kVectors; ++i)
-          vectors[i] = load_vector(vectors_ + slot_at + (half * Weights::kVectors + i) * kWarp * 16);
-      }
-      uint32_t scale = 0;
-      if constexpr (Weights::kScaled) {
-        scale = load_byte(scales[half] + slot_at);
-        large |= scale > 128;
-      }
-      raw[half] = Weights::raw(vectors, scale);
-    }
-    if constexpr (Weights::kScaled) {
-      if (__ballot_sync(kAllLanes, large)) return multiply<true>(w, raw, rows, sum, nan);
-    }
-    multiply<false>(w, raw, rows, sum, nan);
   }
 
   template <bool kLarge>
-  __device__ void multiply(const Weights& w, const typename Weights::Raw (&raw)[2], SharedPlace rows,
-                           float (&sum)[4], bool (&nan)[2]) const {
-    constexpr int kPiecesW = Weights::kPieces, kMost = kPiecesX > kPiecesW ? kPiecesX : kPiecesW;
-    const int group = lane() / 4;
+  __device__ void multiply_run(const W& w, const typename W::Raw (&raw)[2], SharedPlace at, float (&sum)[4]) {
+    constexpr int kPiecesW = W::kPieces, kMost = kPiecesX > kPiecesW ? kPiecesX : kPiecesW;
 #pragma unroll
     for (int octet = 0; octet < kOctets; ++octet) {
-      uint4 column[kPiecesX] = {};
-      if (group < rows_) {
 #pragma unroll
-        for (int piece = 0; piece < kPiecesX; ++piece)
-          column[piece] = load_vector(rows + (octet * 4 * kPiecesX + piece) * int(sizeof(uint4)));
-      }
+      for (int piece = 0; piece < kPiecesX; ++piece)
+        load_vector_if(lane() / 4 < rows_, at + (octet * 4 * kPiecesX + piece) * int(sizeof(uint4)),
+                       column_[piece]);
       uint32_t low[4][kPiecesW], high[4][kPiecesW];
-      if constexpr (Weights::kScaled) {
-        w.template octet<kLarge>(raw[0], octet, low, nan[0]);
-        w.template octet<kLarge>(raw[1], octet, high, nan[1]);
+      if constexpr (W::kScaled) {
+        w.template octet<kLarge>(raw[0], octet, low, nan_[0]);
+        w.template octet<kLarge>(raw[1], octet, high, nan_[1]);
       } else {
-        w.octet(raw[0], octet, low, nan[0]);
-        w.octet(raw[1], octet, high, nan[1]);
+        w.octet(raw[0], octet, low, nan_[0]);
+        w.octet(raw[1], octet, high, nan_[1]);
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half)
@@ -359,22 +264,225 @@ class FewRows {
                                  high[2 * half + 1][i]};
 #pragma unroll
           for (int j = 0; j + i < kMost && j < kPiecesX; ++j) {
-            const uint32_t b[2] = {half ? column[j].z : column[j].x, half ? column[j].w : column[j].y};
+            const uint32_t b[2] = {half ? column_[j].z : column_[j].x, half ? column_[j].w : column_[j].y};
             mma(sum, a, b);
           }
         }
     }
   }
 
+  const int in_dim_, rows_;
+  SharedPlace kept_ = {};
+  float total_[4] = {}, next_[2] = {};
+  uint32_t codes_next_[2][kRuns] = {};
+  bool nan_[2] = {};
+  uint4 column_[kPiecesX] = {};  // zero in lanes without a row
+};
+
+// locate(i) is tile i of `tiles`; the block takes those of rounds first, first + step, and so on.
+template <class Product, class Locate>
+class FewRows {
+ public:
+  using Weights = typename Product::Weights;
+  using Tile = FewRowsTile<Weights>;
+
+  __device__ FewRows(uint4* shared, int in_dim, int rows, int team, int tiles, int first, int step,
+                     const Locate& locate)
+      : locate_(locate),
+        in_dim_(in_dim),
+        rows_(rows),
+        team_(team),
+        parts_(parts_of<Weights>(in_dim)),
+        tiles_(tiles),
+        first_(first),
+        step_(step),
+        slots_(place_of(shared + warp() * kSlots * kSlotBytes / sizeof(uint4))),
+        sums_(reinterpret_cast<float*>(shared + kSlotsBytes / sizeof(uint4))),
+        kept_(shared + (kSlotsBytes + few_rows_sum_bytes<Product>(rows, in_dim, team)) / sizeof(uint4)) {
+    if constexpr (Weights::kTransposed) {
+      inputs_ = in_dim - lane();
+      copies_ = slots_ + 32 * lane();
+    } else {
+      inputs_ = in_dim - lane() % 8 * (128 / Weights::kBits);
+      copies_ = slots_ + place_in_slot<Weights>(lane() / 8, lane() % 8);
+    }
+  }
+
+  // Where rows are kept, by keep_row.
+  __device__ uint4* kept(int row) const {
+    return kept_ + int64_t(row) * Product::kept_bytes(in_dim_) / sizeof(uint4);
+  }
+
+  // Sends the first weights on their way.
+  __device__ void start() {
+    ahead_.slot_at = 0;
+    aim(first_, 0);
+    for (int i = 0; i < kSlots - 1; ++i) fetch();
+  }
+
+  // All sums: finish(tile, number of the tile, row, output, sum, early), by one thread for each row and output of tiles, which
+  // takes the tiles in rising order. The rows are kept, and the block has met since. early(number, row, output) is called
+  // before the products of the tile, and what it gave is there at the end.
+  template <class Early, class Finish>
+  __device__ void run(const Early& early, const Finish& finish) {
+    const int stretches = stretches_of<Weights>(in_dim_), rounds = this->rounds();
+    Product product(in_dim_, rows_);
+    int slot_at = 0, turn = 0;
+    Tile tile = tile_of(first_);
+    product.read_ahead(tile, member(turn));
+    bool odd = false;
+    for (int round = first_; round < rounds; round += step_, odd = !odd, ++turn) {
+      const Tile next = tile_of(round + step_);
+      float* sums = sums_ + (odd ? teams() * parts_ * rows_ * 16 : 0);  // [team, part, row, output]
+      const auto output_of = [&](int i, int team, const auto& use) {
+        const int number = round * teams() + team;
+        if (number >= tiles_) return;
+        const Tile to = locate_(number);
+        const int o = to.o_begin + i % 16;
+        if (o < to.out_dim) use(to, number, i / 16, o);
+      };
+      float first = 0;
+      if (int(threadIdx.x) < rows_ * 16)
+        output_of(int(threadIdx.x), 0,
+                  [&](const Tile&, int number, int row, int o) { first = early(number, row, o); });
+
+      product.begin(tile);
+      if (member(turn) >= stretches) product.read_ahead(next, member(turn + 1));
+      for (int part = member(turn); tile.out_dim > 0 && part < parts_; part += team_) {
+        product.clear(place_of(kept(tile.row)));
+        for (int stretch = part; stretch < stretches; stretch += parts_) {
+          const auto next_slot = [&] {
+            wait_for_copies<kSlots - 2>();
+            __syncwarp();  // lanes copy for each other
+            fetch();
+            const SharedPlace slot = slots_ + slot_at;
+            slot_at = slot_after(slot_at);
+            return slot;
+          };
+          product.multiply(tile, stretch, next_slot, [&] {
+            if (stretch + parts_ < stretches)
+              product.read_ahead(tile, stretch + parts_);
+            else if (part + team_ < min(parts_, stretches))
+              product.read_ahead(tile, part + team_);
+            else
+              product.read_ahead(next, member(turn + 1));
+          });
+        }
+        product.put(sums + (warp() / team_ * parts_ + part) * rows_ * 16);
+      }
+      tile = next;
+
+      __syncthreads();  // the sums of the round before have been added by all who come here
+      for (int i = threadIdx.x; i < rows_ * 16; i += kProductWarps * kWarp)
+        for (int team = 0; team < teams(); ++team)
+          output_of(i, team, [&](const Tile& to, int number, int row, int o) {
+            float all = 0;
+#pragma unroll
+            for (int part = 0; part < kProductWarps; ++part)
+              if (part < parts_) all += sums[(team * parts_ + part) * rows_ * 16 + i];
+            finish(to, number, row, o, all,
+                   team == 0 && i < kProductWarps * kWarp ? first : early(number, row, o));
+          });
+    }
+    wait_for_copies<0>();
+  }
+  template <class Finish>
+  __device__ void run(const Finish& finish) {
+    run([](int, int, int) { return 0.f; },
+        [&](const Tile& tile, int number, int row, int o, float sum, float) {
+          finish(tile, number, row, o, sum);
+        });
+  }
+
+ private:
+  static constexpr int kSlotsOfStretch = Weights::kStretch / Product::kSlotInputs;
+  // The slot that is fetched next.
+  struct Ahead {
+    int round, turn, part, stretch, slot, slot_at;
+    bool more;
+    const char* row;      // of this lane, from its first input on
+    uint32_t further[4];  // bytes from there to the other rows of this lane
+  };
+
+  __device__ static int lane() { return int(threadIdx.x) % kWarp; }
+  __device__ static int warp() { return int(threadIdx.x) / kWarp; }
+  // The slot behind one, of this warp.
+  __device__ static int slot_after(int slot_at) {
+    return slot_at + kSlotBytes < kSlots * kSlotBytes ? slot_at + kSlotBytes : 0;
+  }
+  // The part at which this warp begins: another one in each round, so that all warps get long parts and short ones.
+  __device__ int member(int turn) const { return (warp() + 3 * turn) & (team_ - 1); }
+  __device__ int teams() const { return kProductWarps / team_; }
+  __device__ int rounds() const { return (tiles_ + teams() - 1) / teams(); }
+  __device__ Tile tile_of(int round) const {
+    const int number = round * teams() + warp() / team_;
+    return round < rounds() && number < tiles_ ? locate_(number) : Tile{};
+  }
+
+  // Turns to the first slot of a round, or of the next in which this warp has one.
+  __device__ void aim(int round, int turn) {
+    for (; round < rounds() && member(turn) >= stretches_of<Weights>(in_dim_); ++turn) round += step_;
+    const Tile tile = tile_of(round);
+    ahead_.round = round, ahead_.turn = turn, ahead_.slot = 0;
+    ahead_.part = ahead_.stretch = member(turn);
+    ahead_.more = tile.out_dim > 0;
+    if constexpr (Weights::kTransposed) {
+      ahead_.row = static_cast<const char*>(tile.w.address(lane(), tile.o_begin));
+      stride_ = tile.w.row_stride * int64_t(sizeof(bf16));
+      halves_ = tile.o_begin + 8 < tile.out_dim ? 2 : 1;
+    } else {
+      // Rows that do not exist are the last one once more: nobody asks for their sums.
+      const int row = lane() / 8, last = tile.out_dim - 1 - tile.o_begin, first = min(row, last);
+      ahead_.row = static_cast<const char*>(tile.w.address(tile.o_begin + first, in_dim_ - inputs_));
+      const auto row_bytes = uint32_t(tile.w.row_stride * Weights::kBits / 8);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) ahead_.further[i] = uint32_t(min(row + 4 * i, last) - first) * row_bytes;
+    }
+  }
+
+  // One more slot, or an empty group of copies.
+  __device__ void fetch() {
+    if (ahead_.more) {
+      const int begin = ahead_.stretch * Weights::kStretch + ahead_.slot * Product::kSlotInputs,
+                at = ahead_.slot_at;
+      if constexpr (Weights::kTransposed) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            copy_async_to(copies_ + at + 1024 * i + 16 * half,
+                          ahead_.row + (begin + kWarp * i) * stride_ + 16 * half,
+                          begin + kWarp * i < inputs_ && half < halves_);
+      } else {
+        const bool exists = begin < inputs_;
+        const char* from = ahead_.row + begin * Weights::kBits / 8;
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          copy_async_to(copies_ + at + 4 * i * kSlotRowBytes, from + ahead_.further[i], exists);
+      }
+      ahead_.slot_at = slot_after(at);
+      if (++ahead_.slot == kSlotsOfStretch) {
+        ahead_.slot = 0, ahead_.stretch += parts_;
+        if (ahead_.stretch >= stretches_of<Weights>(in_dim_)) {
+          ahead_.stretch = ahead_.part += team_;
+          if (ahead_.part >= parts_ || ahead_.part >= stretches_of<Weights>(in_dim_))
+            aim(ahead_.round + step_, ahead_.turn + 1);
+        }
+      }
+    }
+    commit_copies();
+  }
+
   const Locate& locate_;
   const int in_dim_, rows_, team_, parts_, tiles_, first_, step_;
-  const int inputs_;           // from the first one of this lane on
-  const SharedPlace vectors_;  // of this lane in the first slot of its warp
-  const SharedPlace words_;    // the same of words of scales
+  int inputs_ = 0;           // from the first one of this lane on
+  const SharedPlace slots_;  // of this warp
+  SharedPlace copies_ = {};  // of this lane in the first of them
   float* const sums_;
   uint4* const kept_;
   Ahead ahead_;
   int64_t stride_ = 0;  // bytes from input to input of transposed weights
+  int halves_ = 0;      // of the outputs of a tile, of transposed weights
 };
 
 }  // namespace dsa

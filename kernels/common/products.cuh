@@ -6,7 +6,7 @@
 // weight that bf16 holds exactly, 1 for an activation that may be rounded. Products of pieces are exact; sums are f32.
 //
 // Which four values of a row a lane holds is free as long as both operands agree, so each lane reads 16 bytes of
-// consecutive weights. A block owns 16 * kTilesM outputs; its warps take turns at stretches of kStretch inputs and are
+// consecutive weights. A block owns 16 * kTilesM outputs; its warps take turns at stretches of inputs and are
 // added at the end: the order of a sum depends on in_dim alone, never on the number of rows.
 #pragma once
 
@@ -16,6 +16,7 @@ namespace dsa {
 
 constexpr int kProductWarps = 8;
 constexpr int kStretch = 128;  // inputs; sums of a stretch are tensor core sums, the rest is f32
+constexpr int kMxfp4Stretch = 256;
 
 __device__ inline uint32_t pack(bf16 low, bf16 high) { return low.bits | uint32_t(high.bits) << 16; }
 
@@ -45,7 +46,7 @@ __device__ void cut(float low, float high, uint32_t (&pieces)[kPieces]) {
 // octet() gives their pairs, piece by piece: pairs 0 and 1 for the first mma, 2 and 3 for the second.
 // The members of pair i are 2 i and 2 i + 1 of the octet, or, kApart, i and i + 4.
 struct Bf16Weights {
-  static constexpr int kRun = 8, kPieces = 1, kVectors = 1, kBits = 16;
+  static constexpr int kRun = 8, kPieces = 1, kVectors = 1, kBits = 16, kStretch = dsa::kStretch;
   static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   using Raw = uint4;
   const bf16* data;  // [out_dim, row_stride], or [in_dim, row_stride] if transposed
@@ -82,7 +83,7 @@ struct TransposedBf16Weights : Bf16Weights {
 };
 
 struct F32Weights {
-  static constexpr int kRun = 8, kPieces = 3, kVectors = 2, kBits = 32;
+  static constexpr int kRun = 8, kPieces = 3, kVectors = 2, kBits = 32, kStretch = dsa::kStretch;
   static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   struct Raw {
     float4 low, high;
@@ -121,7 +122,7 @@ struct F32Weights {
 };
 
 struct Fp8Weights {
-  static constexpr int kRun = 16, kPieces = 1, kVectors = 1, kBits = 8;
+  static constexpr int kRun = 16, kPieces = 1, kVectors = 1, kBits = 8, kStretch = dsa::kStretch;
   static constexpr bool kApart = false, kScaled = false, kTransposed = false;
   using Raw = uint4;
   const uint8_t* data;  // [out_dim, in_dim]
@@ -160,7 +161,7 @@ struct Fp8Weights {
 };
 
 struct Mxfp4Weights {
-  static constexpr int kRun = 32, kPieces = 1, kVectors = 1, kBits = 4;
+  static constexpr int kRun = 32, kPieces = 1, kVectors = 1, kBits = 4, kStretch = kMxfp4Stretch;
   static constexpr bool kApart = true, kScaled = true, kTransposed = false;
   struct Raw {
     uint4 codes;
@@ -247,7 +248,8 @@ __device__ void add_warps(const float (&total)[kTilesM][kTilesN][4], const bool 
 template <int kTilesM, int kTilesN, int kPiecesX, bool kAligned, class Weights>
 __device__ void product_tile(const Weights& w, const float* x, int64_t x_stride, float* y, int64_t y_stride,
                              int rows, int in_dim, int out_dim, int o_begin, int r_begin, float* sums) {
-  constexpr int kRun = Weights::kRun, kPiecesW = Weights::kPieces, kRuns = kStretch / (4 * kRun);
+  constexpr int kRun = Weights::kRun, kPiecesW = Weights::kPieces, kStretch = Weights::kStretch,
+                kRuns = kStretch / (4 * kRun);
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
 
   float total[kTilesM][kTilesN][4] = {};

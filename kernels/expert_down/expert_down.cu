@@ -1,9 +1,9 @@
-// kernels/expert_down/expert_down.cu: a block takes 16 outputs through all experts of a token; see common/few_rows.cuh.
+// kernels/expert_down/expert_down.cu: a block takes 16 outputs through all experts of a token; see common/mxfp4_rows.cuh.
 #include <algorithm>
 
 #include "base/status.h"
 #include "kernels/activation/activation.cuh"
-#include "kernels/common/few_rows.cuh"
+#include "kernels/common/mxfp4_rows.cuh"
 #include "kernels/expert_down/expert_down.h"
 
 namespace dsa {
@@ -13,7 +13,7 @@ constexpr int kTeam = 1;  // warps of a tile
 
 // Grid (some blocks, tokens). Reads each matrix of a token once. A warp takes an expert through 16 outputs; thread o of the
 // block adds up output o.
-template <int kPiecesX>
+template <class Product>
 __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     expert_down_kernel(const __grid_constant__ ExpertDownArgs a) {
   __shared__ SharedMatrix downs[kExpertTopKMax];
@@ -33,10 +33,10 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     return FewRowsTile<Mxfp4Weights>{
         {downs[slot].blocks, downs[slot].scales, a.in_dim}, tile * 16, a.out_dim, slot};
   };
-  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1, kTeam,
-                                                            mine * a.top_k, 0, 1, locate);
+  FewRows<Product, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1, kTeam, mine * a.top_k, 0,
+                                             1, locate);
   product.start();
-  const int octets = stretches_of(a.in_dim) * (kStretch / 8);
+  const int octets = stretches_of<Mxfp4Weights>(a.in_dim) * (kMxfp4Stretch / 8);
 #pragma unroll 2
   for (int i = threadIdx.x; i < a.top_k * octets; i += kProductWarps * kWarp) {
     const int slot = i / octets, k = i % octets * 8;
@@ -47,35 +47,47 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
 #pragma unroll
       for (int j = 0; j < 8; ++j) value[j] = activate(a.form, value[j], up[j]);
     }
-    keep_octet<Mxfp4Weights, kPiecesX>(product.kept(slot), i % octets, value);
+    Product::keep_octet(product.kept(slot), a.in_dim, i % octets, value);
   }
   __syncthreads();
+  // What is added to the outputs of a tile, of one thread each: of the first tile before its products.
+  struct Beside {
+    float shared = 0, addend = 0;
+  };
+  const auto beside = [&](int o) {
+    const int64_t at = t * a.out_dim + o;
+    return Beside{a.shared ? a.shared[at] : 0, a.addend ? a.addend[at] : 0};
+  };
+  Beside first;
+  if (const int o = int(blockIdx.x) * 16 + int(threadIdx.x); threadIdx.x < 16 && o < a.out_dim)
+    first = beside(o);
   float y = 0;
   product.run([&](const auto&, int i, int, int o, float sum) {
     const int slot = i % a.top_k;
     y = (slot == 0 ? 0 : y) + weights[slot] * sum;
     if (slot + 1 < a.top_k) return;
-    const int64_t at = t * a.out_dim + o;
-    if (a.shared) y += a.shared[at];
-    a.y[at] = a.addend ? a.addend[at] + y : y;
+    const Beside more = i < a.top_k ? first : beside(o);
+    if (a.shared) y += more.shared;
+    a.y[t * a.out_dim + o] = a.addend ? more.addend + y : y;
   });
 }
 
-template <int kPiecesX>
+template <class Product>
 void product(const ExpertDownArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
-  const size_t shared = few_rows_bytes<Mxfp4Weights, kPiecesX>(1, a.top_k, a.in_dim, kTeam);
+  const size_t shared = few_rows_bytes<Product>(1, a.top_k, a.in_dim, kTeam);
   DSA_ASSERT(a.top_k <= kExpertTopKMax && shared <= device.shared_bytes_max);
-  const int64_t blocks = ceil_div(3 * device.multiprocessors, a.tokens);
+  const int64_t blocks = std::max(2 * device.multiprocessors / a.tokens, 1);
   launch(queue, dim3(unsigned(std::min(ceil_div(a.out_dim, 16), blocks)), unsigned(a.tokens)),
-         kProductWarps * kWarp, shared, expert_down_kernel<kPiecesX>, a);
+         kProductWarps * kWarp, shared, expert_down_kernel<Product>, a);
 }
 
 }  // namespace
 
 void cuda::expert_down(const ExpertDownArgs& a, Queue& queue) {
   if (a.tokens == 0) return;
-  a.route == Route::exact ? product<3>(a, queue) : product<1>(a, queue);
+  a.route == Route::exact ? product<PieceProduct<Mxfp4Weights, 3>>(a, queue)
+                          : product<Mxfp4Product<1>>(a, queue);
 }
 
 }  // namespace dsa

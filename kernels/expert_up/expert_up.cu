@@ -1,17 +1,17 @@
-// kernels/expert_up/expert_up.cu: tiles of all matrices that a token needs, one after the other; see common/few_rows.cuh.
+// kernels/expert_up/expert_up.cu: tiles of all matrices that a token needs, one after the other; see common/mxfp4_rows.cuh.
 #include <algorithm>
 
 #include "base/status.h"
-#include "kernels/common/few_rows.cuh"
+#include "kernels/common/mxfp4_rows.cuh"
 #include "kernels/expert_up/expert_up.h"
 
 namespace dsa {
 namespace {
 
 // Grid (some blocks, tokens). Reads each matrix of a token once.
-template <int kPiecesX>
-__global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
-    expert_up_kernel(const __grid_constant__ ExpertUpArgs a) {
+template <class Product>
+__global__ void __launch_bounds__(kProductWarps* kWarp, 2)
+    expert_up_kernel(const __grid_constant__ ExpertUpArgs a, int team) {
   __shared__ SharedMatrix matrices[kExpertTopKMax][2];  // gate and up
   begin_kernel();
   const int64_t t = blockIdx.y;
@@ -27,13 +27,11 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
     const SharedMatrix& m = matrices[matrix / 2][matrix % 2];
     return FewRowsTile<Mxfp4Weights>{{m.blocks, m.scales, a.in_dim}, i % tiles * 16, a.out_dim, 0};
   };
-  FewRows<Mxfp4Weights, kPiecesX, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1,
-                                                            team_size(a.in_dim), 2 * a.top_k * tiles,
-                                                            int(blockIdx.x), int(gridDim.x), locate);
+  FewRows<Product, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1, team, 2 * a.top_k * tiles,
+                                             int(blockIdx.x), int(gridDim.x), locate);
   product.start();
   const float* x = a.x + t * a.x_stride;
-  keep_row<Mxfp4Weights, kPiecesX>(product.kept(0), a.in_dim,
-                                   [&](int k, float(&value)[8]) { read_octet(x, k, value); });
+  keep_row<Product>(product.kept(0), a.in_dim, [&](int k, float(&value)[8]) { read_octet(x, k, value); });
   __syncthreads();
   product.run([&](const auto&, int i, int, int o, float sum) {
     const int matrix = i / tiles;
@@ -41,23 +39,24 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, kPiecesX == 1 ? 3 : 2)
   });
 }
 
-template <int kPiecesX>
+template <class Product>
 void product(const ExpertUpArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
-  const size_t shared = few_rows_bytes<Mxfp4Weights, kPiecesX>(1, 1, a.in_dim);
-  DSA_ASSERT(a.top_k <= kExpertTopKMax && shared <= device.shared_bytes_max);
   const int64_t tiles = 2 * a.top_k * ceil_div(a.out_dim, 16),
-                rounds = ceil_div(tiles, kProductWarps / team_size(a.in_dim)),
-                blocks = ceil_div(3 * device.multiprocessors, a.tokens);
-  launch(queue, dim3(unsigned(std::min(rounds, blocks)), unsigned(a.tokens)), kProductWarps * kWarp, shared,
-         expert_up_kernel<kPiecesX>, a);
+                blocks = std::max(2 * device.multiprocessors / a.tokens, 1);
+  const int team = best_team<Mxfp4Weights>(a.in_dim, tiles, blocks);
+  const size_t shared = few_rows_bytes<Product>(1, 1, a.in_dim, team);
+  DSA_ASSERT(a.top_k <= kExpertTopKMax && shared <= device.shared_bytes_max);
+  launch(queue, dim3(unsigned(std::min(ceil_div(tiles, kProductWarps / team), blocks)), unsigned(a.tokens)),
+         kProductWarps * kWarp, shared, expert_up_kernel<Product>, a, team);
 }
 
 }  // namespace
 
 void cuda::expert_up(const ExpertUpArgs& a, Queue& queue) {
   if (a.tokens == 0) return;
-  a.route == Route::exact ? product<3>(a, queue) : product<1>(a, queue);
+  a.route == Route::exact ? product<PieceProduct<Mxfp4Weights, 3>>(a, queue)
+                          : product<Mxfp4Product<1>>(a, queue);
 }
 
 }  // namespace dsa

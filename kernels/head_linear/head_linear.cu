@@ -32,15 +32,15 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
   const int h = blockIdx.y;
   w.data += h * a.weight_head_stride;
   const auto locate = [&](int i) { return FewRowsTile<Weights>{w, 16 * i, a.out_dim, 0}; };
-  FewRows<Weights, 3, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, a.tokens,
-                                                team_size(a.in_dim), (a.out_dim + 15) / 16, int(blockIdx.x),
-                                                int(gridDim.x), locate);
+  FewRows<PieceProduct<Weights, 3>, decltype(locate)> product(
+      dynamic_shared<uint4>(), a.in_dim, a.tokens, parts_of<Weights>(a.in_dim), (a.out_dim + 15) / 16,
+      int(blockIdx.x), int(gridDim.x), locate);
   product.start();
   wait_for_kernel_before();
   for (int t = 0; t < a.tokens; ++t) {
     const float* x = a.x + t * a.x_token_stride + h * a.x_head_stride;
-    keep_row<Weights, 3>(product.kept(t), a.in_dim,
-                         [&](int k, float(&value)[8]) { read_octet(x, k, value); });
+    keep_row<PieceProduct<Weights, 3>>(product.kept(t), a.in_dim,
+                                       [&](int k, float(&value)[8]) { read_octet(x, k, value); });
   }
   __syncthreads();
   product.run([&](const auto&, int, int t, int o, float sum) {
@@ -51,12 +51,12 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
 // Whether it was done.
 template <class Weights>
 bool few_rows(const HeadLinearArgs& a, const Weights& w, Queue& queue) {
-  const size_t shared = few_rows_bytes<Weights, 3>(a.tokens, a.tokens, a.in_dim);
+  const size_t shared = few_rows_bytes<PieceProduct<Weights, 3>>(a.tokens, a.in_dim);
   if (a.tokens > kFewRows || a.in_dim % 8 != 0 || a.weight_head_stride % 8 != 0 ||
       !w.aligned(Weights::kTransposed ? a.out_dim : a.in_dim) ||
       shared > static_cast<CudaQueue&>(queue).device().shared_bytes_max)
     return false;
-  const int64_t rounds = ceil_div(ceil_div(a.out_dim, 16), kProductWarps / team_size(a.in_dim));
+  const int64_t rounds = ceil_div(ceil_div(a.out_dim, 16), kProductWarps / parts_of<Weights>(a.in_dim));
   launch(queue, dim3(unsigned(rounds), unsigned(a.heads)), kProductWarps * kWarp, shared,
          head_linear_few_rows_kernel<Weights>, a, w);
   return true;

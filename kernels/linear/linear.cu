@@ -27,14 +27,15 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     linear_few_rows_kernel(const __grid_constant__ LinearArgs a, const __grid_constant__ Weights w) {
   start_next_kernel();
   const auto locate = [&](int i) { return FewRowsTile<Weights>{w, 16 * i, a.out_dim, 0}; };
-  FewRows<Weights, 3, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, a.rows,
-                                                team_size(a.in_dim), (a.out_dim + 15) / 16, int(blockIdx.x),
-                                                int(gridDim.x), locate);
+  FewRows<PieceProduct<Weights, 3>, decltype(locate)> product(
+      dynamic_shared<uint4>(), a.in_dim, a.rows, parts_of<Weights>(a.in_dim), (a.out_dim + 15) / 16,
+      int(blockIdx.x), int(gridDim.x), locate);
   product.start();
   wait_for_kernel_before();
   for (int r = 0; r < a.rows; ++r)
-    keep_row<Weights, 3>(product.kept(r), a.in_dim,
-                         [&](int k, float(&value)[8]) { read_octet(a.x + r * a.x_stride, k, value); });
+    keep_row<PieceProduct<Weights, 3>>(product.kept(r), a.in_dim, [&](int k, float(&value)[8]) {
+      read_octet(a.x + r * a.x_stride, k, value);
+    });
   __syncthreads();
   product.run([&](const auto&, int, int r, int o, float sum) { a.y[r * a.y_stride + o] = sum; });
 }
@@ -43,9 +44,9 @@ template <class Weights>
 void product(const LinearArgs& a, const Weights& w, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
   const bool few = a.rows <= kFewRows;
-  const size_t shared = few_rows_bytes<Weights, 3>(a.rows, a.rows, a.in_dim);
+  const size_t shared = few_rows_bytes<PieceProduct<Weights, 3>>(a.rows, a.in_dim);
   if (few && a.in_dim % 8 == 0 && w.aligned(a.in_dim) && shared <= device.shared_bytes_max) {
-    const int64_t rounds = ceil_div(ceil_div(a.out_dim, 16), kProductWarps / team_size(a.in_dim));
+    const int64_t rounds = ceil_div(ceil_div(a.out_dim, 16), kProductWarps / parts_of<Weights>(a.in_dim));
     return launch(queue, unsigned(std::min<int64_t>(rounds, 2 * device.multiprocessors)),
                   kProductWarps * kWarp, shared, linear_few_rows_kernel<Weights>, a, w);
   }

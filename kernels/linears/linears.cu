@@ -11,10 +11,19 @@
 namespace dsa {
 namespace {
 
-// Blocks [begin[i], begin[i + 1]) compute product i.
+// Products with one input after a norm are one list of tiles, others are lists of their own. Blocks [begin[i], begin[i + 1]) take
+// list i.
 struct Blocks {
   int begin[LinearsArgs::kMax + 1];
 };
+int num_lists(const LinearsArgs& a) { return a.norm ? 1 : a.num_products; }
+__host__ __device__ int tiles_of(const LinearsArgs::Product& p) { return (p.out_dim + 15) / 16; }
+// The product of tile i of a list that begins with product `first`; i becomes the tile within it.
+__device__ int product_of(const LinearsArgs& a, int first, int& i) {
+  int product = first;
+  for (; a.norm && i >= tiles_of(a.products[product]); ++product) i -= tiles_of(a.products[product]);
+  return product;
+}
 
 template <class Weights>
 __device__ Weights weights_of(const LinearsArgs::Product& p) {
@@ -25,89 +34,133 @@ __device__ Weights weights_of(const LinearsArgs::Product& p) {
   return w;
 }
 
-// Reads the weights of all products once. Block 0 writes h.
+constexpr int kHeld =
+    2;  // octets of the weights of a norm that a thread reads before the kernel before has ended
+
+// Reads the weights of all products once per `at_once` rows. Block 0 writes h.
 template <class Weights>
 __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
-    linears_kernel(const __grid_constant__ LinearsArgs a, const __grid_constant__ Blocks blocks) {
+    linears_kernel(const __grid_constant__ LinearsArgs a, const __grid_constant__ Blocks blocks,
+                   int at_once) {
+  using Product = PieceProduct<Weights, 3>;
+  constexpr int kThreads = kProductWarps * kWarp;
   start_next_kernel();
-  int i = 0;
-  while (int(blockIdx.x) >= blocks.begin[i + 1]) ++i;
-  const LinearsArgs::Product& p = a.products[i];
-  const Weights w = weights_of<Weights>(p);
-  const auto locate = [&](int tile) { return FewRowsTile<Weights>{w, 16 * tile, p.out_dim, 0}; };
-  FewRows<Weights, 3, decltype(locate)> product(
-      dynamic_shared<uint4>(), p.in_dim, a.rows, team_size(p.in_dim), (p.out_dim + 15) / 16,
-      int(blockIdx.x) - blocks.begin[i], blocks.begin[i + 1] - blocks.begin[i], locate);
-  product.start();
-  wait_for_kernel_before();
-
-  for (int r = 0; r < a.rows; ++r) {
-    const float* x = p.x + r * p.x_stride;
-    float scale = 0;
-    if (a.norm) {  // as in rms_norm
-      float squares = 0;
-      for (int d = threadIdx.x; d < p.in_dim; d += blockDim.x) squares += x[d] * x[d];
-      scale = rsqrtf(block_sum(squares) / p.in_dim + a.eps);
-    }
-    keep_row<Weights, 3>(product.kept(r), p.in_dim, [&](int k, float(&value)[8]) {
-      read_octet(x, k, value);
-      if (a.norm) {
-        float weight[8];
-        read_octet(a.norm, k, weight);
+  int list = 0, tiles = 0;
+  while (int(blockIdx.x) >= blocks.begin[list + 1]) ++list;
+  for (int i = list; i < (a.norm ? a.num_products : list + 1); ++i) tiles += tiles_of(a.products[i]);
+  const LinearsArgs::Product& p = a.products[list];
+  const auto locate = [&](int tile) {
+    const LinearsArgs::Product& of = a.products[product_of(a, list, tile)];
+    return FewRowsTile<Weights>{weights_of<Weights>(of), 16 * tile, of.out_dim, 0};
+  };
+  float norm[kHeld][8] = {};
 #pragma unroll
-        for (int j = 0; j < 8; ++j) value[j] = value[j] * scale * weight[j];
-        if (blockIdx.x == 0) {
-#pragma unroll
-          for (int j = 0; j < 8; ++j) a.h[int64_t(r) * p.in_dim + k + j] = value[j];
-        }
-      } else if (a.up) {
-        float up[8];
-        read_octet(a.up + r * p.x_stride, k, up);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) value[j] = activate(a.form, value[j], up[j]);
-      }
-    });
+  for (int held = 0; held < kHeld; ++held) {
+    const int k = 8 * (int(threadIdx.x) + held * kThreads);
+    if (a.norm && k < p.in_dim) read_octet(a.norm, k, norm[held]);
   }
-  __syncthreads();
-  product.run([&](const auto&, int, int r, int o, float sum) {
-    const float addend = p.addend ? p.addend[r * p.addend_stride + o] : 0;
-    p.y[r * p.y_stride + o] = p.addend ? addend + sum : sum;
-  });
+  for (int begin = 0; begin < a.rows; begin += at_once) {
+    const int rows = min(at_once, a.rows - begin);
+    FewRows<Product, decltype(locate)> product(
+        dynamic_shared<uint4>(), p.in_dim, rows, parts_of<Weights>(p.in_dim), tiles,
+        int(blockIdx.x) - blocks.begin[list], blocks.begin[list + 1] - blocks.begin[list], locate);
+    product.start();
+    if (begin == 0) wait_for_kernel_before();
+
+    for (int r = 0; r < rows; ++r) {
+      const float* x = p.x + (begin + r) * p.x_stride;
+      const float* up = a.up ? a.up + (begin + r) * p.x_stride : nullptr;
+      uint4* kept = product.kept(r);
+      if (a.norm) {  // as in rms_norm
+        float squares = 0;
+#pragma unroll 12
+        for (int d = threadIdx.x; d < p.in_dim; d += kThreads) squares += x[d] * x[d];
+        const float scale = rsqrtf(block_sum(squares) / p.in_dim + a.eps);
+        float* h = blockIdx.x == 0 ? a.h + int64_t(begin + r) * p.in_dim : nullptr;
+        const auto normed = [&](int octet, const float(&weight)[8]) {
+          float value[8] = {};
+          if (octet * 8 < p.in_dim) {
+            read_octet(x, octet * 8, value);
+#pragma unroll
+            for (int j = 0; j < 8; ++j) {
+              value[j] = value[j] * scale * weight[j];
+              if (h) h[octet * 8 + j] = value[j];
+            }
+          }
+          Product::keep_octet(kept, p.in_dim, octet, value);
+        };
+        const int octets = stretches_of<Weights>(p.in_dim) * (Weights::kStretch / 8);
+#pragma unroll
+        for (int held = 0; held < kHeld; ++held)
+          if (const int octet = int(threadIdx.x) + held * kThreads; octet < octets) normed(octet, norm[held]);
+        for (int octet = int(threadIdx.x) + kHeld * kThreads; octet < octets; octet += kThreads) {
+          float weight[8] = {};
+          if (octet * 8 < p.in_dim) read_octet(a.norm, octet * 8, weight);
+          normed(octet, weight);
+        }
+      } else {
+        keep_row<Product>(kept, p.in_dim, [&](int k, float(&value)[8]) {
+          read_octet(x, k, value);
+          if (up == nullptr) return;
+          float of_up[8];
+          read_octet(up, k, of_up);
+#pragma unroll
+          for (int j = 0; j < 8; ++j) value[j] = activate(a.form, value[j], of_up[j]);
+        });
+      }
+    }
+    __syncthreads();
+    product.run(
+        [&](int tile, int r, int o) {
+          const LinearsArgs::Product& of = a.products[product_of(a, list, tile)];
+          return of.addend ? of.addend[(begin + r) * of.addend_stride + o] : 0.f;
+        },
+        [&](const auto&, int tile, int r, int o, float sum, float addend) {
+          const LinearsArgs::Product& of = a.products[product_of(a, list, tile)];
+          of.y[(begin + r) * of.y_stride + o] = of.addend ? addend + sum : sum;
+        });
+    __syncthreads();
+  }
 }
 
+// The rows that all products take at once; 0: one of them takes none.
 template <class Weights>
-bool fits(const LinearsArgs& a, size_t shared_bytes_max) {
+int rows_at_once(const LinearsArgs& a, size_t shared_bytes_max) {
+  int rows = a.rows;
   for (int i = 0; i < a.num_products; ++i) {
     const LinearsArgs::Product& p = a.products[i];
     Weights w{};
     w.data = static_cast<decltype(w.data)>(p.weight);
     w.row_stride = p.in_dim;
-    if (p.in_dim % 8 != 0 || !w.aligned(p.in_dim) ||
-        few_rows_bytes<Weights, 3>(a.rows, a.rows, p.in_dim) > shared_bytes_max)
-      return false;
+    if (p.in_dim % 8 != 0 || !w.aligned(p.in_dim)) return 0;
+    rows = few_rows_at_once<PieceProduct<Weights, 3>>(rows, p.in_dim, shared_bytes_max);
   }
-  return true;
+  return rows;
 }
 
 template <class Weights>
 bool together(const LinearsArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
-  if (a.rows > kLinearsRowsMax || !fits<Weights>(a, device.shared_bytes_max)) return false;
-  int64_t rounds[LinearsArgs::kMax], work = 0;
+  const int at_once = rows_at_once<Weights>(a, device.shared_bytes_max);
+  if (a.rows > kLinearsRowsMax || at_once == 0) return false;
+  int64_t rounds[LinearsArgs::kMax] = {}, work = 0;
   size_t shared = 0;
+  const int lists = num_lists(a);
   for (int i = 0; i < a.num_products; ++i) {
     const LinearsArgs::Product& p = a.products[i];
-    rounds[i] = ceil_div(ceil_div(p.out_dim, 16), kProductWarps / team_size(p.in_dim));
-    work += rounds[i] * p.in_dim;
-    shared = std::max(shared, few_rows_bytes<Weights, 3>(a.rows, a.rows, p.in_dim));
+    rounds[std::min(i, lists - 1)] += ceil_div(tiles_of(p), kProductWarps / parts_of<Weights>(p.in_dim));
+    shared = std::max(shared, few_rows_bytes<PieceProduct<Weights, 3>>(at_once, p.in_dim));
   }
+  // All blocks run at once: one more would double the time.
+  for (int i = 0; i < lists; ++i) work += rounds[i] * a.products[i].in_dim;
+  const int64_t shared_out = 2 * device.multiprocessors - lists;
   Blocks blocks = {};
-  for (int i = 0; i < a.num_products; ++i) {
-    const int64_t fair = ceil_div(rounds[i] * a.products[i].in_dim * 2 * device.multiprocessors, work);
+  for (int i = 0; i < lists; ++i) {
+    const int64_t fair = 1 + rounds[i] * a.products[i].in_dim * shared_out / work;
     blocks.begin[i + 1] = blocks.begin[i] + int(std::min(rounds[i], fair));
   }
-  launch(queue, unsigned(blocks.begin[a.num_products]), kProductWarps * kWarp, shared,
-         linears_kernel<Weights>, a, blocks);
+  launch(queue, unsigned(blocks.begin[lists]), kProductWarps * kWarp, shared,
+         linears_kernel<Weights>, a, blocks, at_once);
   return true;
 }
 

@@ -144,6 +144,7 @@ inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
   for (int i = 0; i < 4; ++i) result |= uint32_t(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
   return result;
 }
+inline int __float2int_rn(float x) { return !(std::fabs(x) < 0x1p31f) ? 0 : int(std::nearbyint(x)); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float x) { return float(1 / std::sqrt(double(x))); }
 using std::isfinite;

@@ -5,6 +5,7 @@
 
 #include "kernels/expert_down/expert_down.h"
 #include "kernels/expert_up/expert_up.h"
+#include "tests/support/gpu_rounding.h"
 #include "tests/support/queues.h"
 #include "tests/support/values.h"
 
@@ -88,7 +89,7 @@ struct ExpertsCase {
   // Inputs rounded as the fast route of a GPU rounds them.
   ExpertsCase rounded() const {
     ExpertsCase c = *this;
-    for (float& v : c.x) v = to_f32(to_bf16(v));
+    for (int t = 0; t < tokens; ++t) round_for_mxfp4_on_gpu(&c.x[size_t(t) * (width + 4)], width);
     return c;
   }
 };
