@@ -1,7 +1,8 @@
 // kernels/top_k/top_k_sm90.cu: a cluster of blocks a row, a stretch of it each, whose keys stay in shared memory.
 //
 // The digits of the smallest key that is kept are found from the top: each block counts its keys, and all add the counts
-// of all. Then each knows how many positions the blocks before it keep, and writes its own in their order.
+// of all. Then each knows how many positions the blocks before it keep, and writes its own in their order. With a guess from
+// the step before, only keys from there on are counted, which are few; should it turn out too high, they all are.
 #include "kernels/common/cluster_sm90.cuh"
 #include "kernels/top_k/top_k.h"
 
@@ -18,7 +19,7 @@ struct Shared {
   int2 kept[kWarps];  // keys above the smallest, and equal to it; of the warps below this one
   int2 block_kept;    // of the block
   uint32_t found_digit;
-  int found_above;
+  int found_above, counted;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -27,6 +28,11 @@ __device__ uint32_t key_of(float score) {
   if (score != score) return 0;
   const uint32_t bits = f32_to_bits(score + 0.f);  // -0 + 0 is +0
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+// Somewhat below the smallest key that was kept: where it lies in the next step, or above, most likely.
+__device__ uint32_t guess_of(uint32_t least) {
+  const uint32_t digit = least >> 21;
+  return (digit > 0 ? digit - 1 : 0) << 21;
 }
 __device__ int shift_of(int digit) { return digit == 0 ? 21 : digit == 1 ? 10 : 0; }
 
@@ -74,24 +80,29 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
   __syncthreads();
 
   // Keys above `least` are all kept, and `equal` of those that equal it, the first ones.
-  uint32_t least = 0;
+  uint32_t least = 0, from = a.guesses ? a.guesses[t] : 0;
   int equal = a.top_k;
   for (int digit = 0; digit < kDigits; ++digit) {
     const int shift = shift_of(digit), bins = digit == 2 ? kBins / 2 : kBins;
     int* counts = shared.counts[digit];
     if (digit == 0) {
       constexpr int kUnroll = 8;
-      for (int i = threadIdx.x; i < count; i += kUnroll * kThreads) {
+      for (int i = threadIdx.x; i - lane < count; i += kUnroll * kThreads) {
         float loaded[kUnroll];
 #pragma unroll
         for (int j = 0; j < kUnroll; ++j)
           loaded[j] = i + j * kThreads < count ? scores[i + j * kThreads] : 0.f;
 #pragma unroll
         for (int j = 0; j < kUnroll; ++j) {
-          if (i + j * kThreads >= count) break;
+          const bool exists = i + j * kThreads < count;
           const uint32_t key = key_of(loaded[j]);
-          if (fits) keys[i + j * kThreads] = key;
-          atomicAdd(&counts[key >> shift], 1);
+          if (exists && fits) keys[i + j * kThreads] = key;
+          if (from > 0) {
+            if (exists && key >= from) atomicAdd(&counts[key >> shift], 1);
+          } else {  // most fall into the same few bins
+            const unsigned alike = __match_any_sync(kAllLanes, exists ? key >> shift : ~0u);
+            if (exists && lane == __ffs(alike) - 1) atomicAdd(&counts[key >> shift], __popc(alike));
+          }
         }
       }
     } else {
@@ -114,11 +125,22 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
     if (above < equal && above + of.y >= equal) shared.found_digit = low + 1, shared.found_above = above;
     if (above + of.y < equal && above + of.y + of.x >= equal)
       shared.found_digit = low, shared.found_above = above + of.y;
+    if (low == 0) shared.counted = above + of.y + of.x;
     __syncthreads();
+    if (shared.counted < equal) {  // the guess was too high
+      from = 0;
+      meet_cluster();
+      for (int i = threadIdx.x; i < kBins; i += kThreads) counts[i] = 0;
+      __syncthreads();
+      --digit;
+      continue;
+    }
     least |= shared.found_digit << shift;
     equal -= shared.found_above;
     __syncthreads();
   }
+
+  if (a.guesses && block == 0 && threadIdx.x == 0) a.guesses[t] = guess_of(least);
 
   // Each warp has a run of the stretch; how many of its keys are kept, then those of the warps and blocks below.
   const int run = ((count + kWarps - 1) / kWarps + kWarp - 1) / kWarp * kWarp;

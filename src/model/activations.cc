@@ -58,6 +58,7 @@ Activations::Activations(const ModelConfig& c, int tokens, int sequences, Room& 
       pools = integers({n, c.indexer.top_k / c.indexer.group});
     }
     selected = integers({n, c.indexer.slots()});
+    guesses = integers({state_layout_of(c, CacheFormat::f32).index_layers, sequences});
     index_scores = floats({std::max<int64_t>(kScoreFloats, c.max_context)});
   }
 

@@ -58,7 +58,8 @@ struct Activations {
   Tensor pools_visible;  // [tokens]  i32
   Tensor pools;          // [tokens, top_k / group]  i32: the selected ones
   Tensor selected;       // [tokens, slots]  i32
-  Tensor index_scores;   // [kScoreFloats]  as many rows at a time as fit
+  Tensor guesses;  // [index layers, sequences]  i32: what a step of decode leaves for the next; see top_k.h
+  Tensor index_scores;  // [kScoreFloats]  as many rows at a time as fit
 
   // Feed-forward.
   Tensor router_logits;                        // [tokens, experts]

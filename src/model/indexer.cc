@@ -75,6 +75,10 @@ Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int inde
       pooled ? a.pools_visible : Tensor(const_cast<int32_t*>(s.view().visible), DType::i32, {tokens});
   const Tensor chosen = pooled ? a.pools : a.selected;  // [tokens, top_k / group]
 
+  // A row of decode is that of the same sequence as in the step before, most likely.
+  const bool decode = s.batch().tokens == s.batch().sequences;
+  const Tensor guesses = decode ? a.guesses.slice(index_layer, 1).reshape({a.guesses.dim[1]}) : Tensor();
+
   // The constants of the score do not change the order, so they are left out. Scores of a few rows at a time.
   const int64_t context = std::max(1, s.batch().context / config.group);
   const int64_t rows_max = std::max<int64_t>(1, a.index_scores.count() / context);
@@ -86,7 +90,7 @@ Tensor indexer(Step& s, const BlockContext& c, const IndexerWeights& w, int inde
                         scores);  // [rows, context]
     else
       replace_scores(s, c.options.selection, visible, int(first), scores);
-    ops::top_k(s, scores, visible, int(first), chosen.slice(first, rows));  // [rows, top_k / group]
+    ops::top_k(s, scores, visible, int(first), guesses, chosen.slice(first, rows));  // [rows, top_k / group]
   }
   if (pooled) ops::expand_pools(s, a.pools, config.group, config.tail, a.selected);  // [tokens, slots]
   return a.selected;

@@ -428,13 +428,6 @@ void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRow
   s.kernels().index_scores(args, s.queue());
 }
 
-void top_k(Step& s, const Tensor& scores, const int32_t* visible, int first, Tensor selected) {
-  DSA_ASSERT(scores.dim[0] == selected.dim[0] && selected.is_dense());
-  const TopKArgs args{scores.f32(),     visible + first,  selected.i32(),
-                      scores.stride[0], dim(selected, 0), dim(selected, 1)};
-  s.kernels().top_k(args, s.queue());
-}
-
 }  // namespace
 
 void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, int first,
@@ -447,12 +440,14 @@ void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRow
   index_scores(s, q, head_weights, k, visible.i32(), first, scores);
 }
 
-void top_k(Step& s, const Tensor& scores, int first, Tensor selected) {
-  top_k(s, scores, s.view().visible, first, selected);
-}
-
-void top_k(Step& s, const Tensor& scores, const Tensor& visible, int first, Tensor selected) {
-  top_k(s, scores, visible.i32(), first, selected);
+void top_k(Step& s, const Tensor& scores, const Tensor& visible, int first, const Tensor& guesses,
+           Tensor selected) {
+  DSA_ASSERT(scores.dim[0] == selected.dim[0] && selected.is_dense());
+  DSA_ASSERT(guesses.is_null() || first + scores.dim[0] <= guesses.dim[0]);
+  auto* guess = guesses.is_null() ? nullptr : reinterpret_cast<uint32_t*>(guesses.i32()) + first;
+  const TopKArgs args{scores.f32(),     visible.i32() + first, selected.i32(), scores.stride[0],
+                      dim(selected, 0), dim(selected, 1),      guess};
+  s.kernels().top_k(args, s.queue());
 }
 
 void pool_keys(Step& s, const Tensor& keys, const Tensor& gates, const Tensor& places,

@@ -114,11 +114,12 @@ void append_rows(Step& s, const Tensor& x, PagedRows cache);
 // Rows [first, first + scores rows) of the step against every cached position.
 void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, int first,
                   Tensor scores);
-void top_k(Step& s, const Tensor& scores, int first, Tensor selected);  // [rows, top_k]
 // The same over pools of positions; `visible` says how many of them each token sees, [tokens].
 void index_scores(Step& s, const Tensor& q, const Tensor& head_weights, PagedRows k, const Tensor& visible,
                   int first, Tensor scores);
-void top_k(Step& s, const Tensor& scores, const Tensor& visible, int first, Tensor selected);
+// `guesses` is [tokens], or null; see kernels/top_k/top_k.h.
+void top_k(Step& s, const Tensor& scores, const Tensor& visible, int first, const Tensor& guesses,
+           Tensor selected);  // [rows, top_k]
 void pool_keys(Step& s, const Tensor& keys, const Tensor& gates, const Tensor& places,
                const PoolSequence* sequences, PagedRows pools, Tensor pools_visible);
 void expand_pools(Step& s, const Tensor& pools, int group, bool tail, Tensor selected);

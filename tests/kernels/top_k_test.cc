@@ -69,6 +69,32 @@ TEST_SUITE("kernels/top_k") {
       }
   }
 
+  TEST_CASE("a guess never changes what is selected, and the next step may begin with what it leaves") {
+    constexpr int kTokens = 5, kContext = 20000, kTopK = 700;
+    Random random(29);
+    std::vector<int32_t> visible = {kContext, 12345, 701, 700, kContext};
+    std::vector<Values> steps;
+    for (const float scale : {1.f, 1.1f, 0.02f, -3.f, 50.f}) {  // the border moves up and down
+      steps.push_back(random.normals(size_t(kTokens) * kContext, scale));
+      for (float& score : steps.back())
+        if (random.integer(0, 9) == 0) score = random.integer(0, 1) ? NAN : 0.f;
+    }
+    for (const auto& variant : implementations(&KernelTable::top_k))
+      for (const uint32_t first : {0u, 1u, 0x80000000u, 0xbf9fffffu, 0xc0123456u, 0xffffffffu}) {
+        INFO(variant.name, " guess ", first);
+        std::vector<uint32_t> guesses(kTokens, first);
+        for (const Values& scores : steps) {
+          Positions selected(size_t(kTokens) * kTopK, 12345), want = selected;
+          SerialQueue queue;
+          variant.run(
+              {scores.data(), visible.data(), selected.data(), kContext, kTokens, kTopK, guesses.data()},
+              queue);
+          ref::top_k({scores.data(), visible.data(), want.data(), kContext, kTokens, kTopK}, queue);
+          CHECK(selected == want);
+        }
+      }
+  }
+
   TEST_CASE("NaN loses against every number, also against -inf") {
     const float inf = INFINITY;
     for (const auto& variant : implementations(&KernelTable::top_k))

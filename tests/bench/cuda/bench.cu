@@ -660,16 +660,18 @@ void index_prefill(Bench& b, const char* name, int rows, int context, int heads)
                 "bf16 rate of cuBLASLt");
 }
 
-void top_k(Bench& b, const char* name, int tokens, int context) {
+void top_k(Bench& b, const char* name, int tokens, int context, bool guess = false) {
   Memory memory;
   const int sets = std::max(1, (1 << 24) / (tokens * context)), all = sets * tokens;
   const float* scores = memory.floats(size_t(all) * context);
   const int32_t* visible = memory.copy(std::vector<int32_t>(size_t(all), context));
   auto* selected = memory.of<int32_t>(size_t(all) * 2048);
+  uint32_t* guesses = guess ? memory.copy(std::vector<uint32_t>(size_t(tokens), 0)) : nullptr;
   const double s = b.seconds(std::max(sets, 4), [&](int i) {
     const int64_t first = int64_t(i % sets) * tokens;
     b.kernels.top_k(
-        {scores + first * context, visible + first, selected + first * 2048, context, tokens, 2048}, b.queue);
+        {scores + first * context, visible + first, selected + first * 2048, context, tokens, 2048, guesses},
+        b.queue);
   });
   b.report(name, s, double(tokens) * context * 4, b.read, kRead);
 }
@@ -838,6 +840,8 @@ int main(int argc, char** argv) {
     top_k(b, "top 2048 of 64 x 131072", 64, 131072);
     top_k(b, "top 2048 of 1 x 8192", 1, 8192);
     top_k(b, "top 2048 of 1 x 131072", 1, 131072);
+    top_k(b, "top 2048 of 1 x 131072, with a guess", 1, 131072, true);
+    top_k(b, "top 2048 of 64 x 65536, with a guess", 64, 65536, true);
     top_k(b, "top 2048 of 1024 x 65536", 1024, 65536);
   }
   return 0;
