@@ -32,6 +32,11 @@ __device__ inline float4 load_float4(uint32_t address) {
                : "memory");
   return v;
 }
+__device__ inline void store_float4(uint32_t address, float4 v) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
+               "f"(v.z), "f"(v.w)
+               : "memory");
+}
 #endif
 
 // launch() in clusters of `blocks` consecutive blocks, which divides grid.x.
