@@ -38,9 +38,9 @@ __device__ inline uint64_t operand_turned(const void* tile) {
   return (uint64_t(address_of(tile)) >> 4 & 0x3fff) | uint64_t{kTileBytes >> 4} << 16 |
          uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
 }
-// d (+)= a b^T: 64 rows, 32, 64 or 128 outputs, 16 columns; or d (+)= a b: 64 rows, 64 outputs, a in registers. Lane
-// 4 g + q of warp w of the group holds, in d[4 j ..], outputs 8 j + 2 q and 8 j + 2 q + 1 of row 16 w + g, then of row
-// 16 w + g + 8; and of a, columns 2 q, 2 q + 1 of both rows, then columns 2 q + 8, 2 q + 9.
+// d (+)= a b^T: 64 rows, 32, 64 or 128 outputs, 16 columns. Lane 4 g + q of warp w of the group holds, in d[4 j ..],
+// outputs 8 j + 2 q and 8 j + 2 q + 1 of row 16 w + g, then of row 16 w + g + 8. The last one has a in registers, columns
+// 2 q, 2 q + 1 of both rows, then columns 2 q + 8, 2 q + 9; with kTurned it gives a b.
 __device__ inline void multiply(float (&d)[16], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n"
@@ -101,7 +101,8 @@ __device__ inline void multiply(float (&d)[64], uint64_t a, uint64_t b, bool add
         "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
       : "l"(a), "l"(b), "r"(int(add)));
 }
-__device__ inline void multiply_turned(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool add) {
+template <bool kTurned>
+__device__ void multiply(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool add) {
   asm volatile(
       "{\n"
       ".reg .pred add;\n"
@@ -111,10 +112,10 @@ __device__ inline void multiply_turned(float (&d)[32], const uint32_t (&a)[4], u
       "%8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, "
       "%24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, %36, add, 1, 1, 1;\n"
+      "{%32, %33, %34, %35}, %36, add, 1, 1, %38;\n"
       "}"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)), "n"(int(kTurned)));
 }
 
 #endif

@@ -13,6 +13,11 @@ __device__ inline uint32_t address_of(const void* shared) {
 __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// The same in two steps, for those who have nothing to show: what they did before is over, no more.
+__device__ inline void reach_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ inline void await_cluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 // Where the same variable of another block of the cluster lies.
 __device__ inline uint32_t address_in(const void* shared, int block) {
   uint32_t address;
@@ -31,6 +36,9 @@ __device__ inline float4 load_float4(uint32_t address) {
                : "r"(address)
                : "memory");
   return v;
+}
+__device__ inline void store_float2(uint32_t address, float2 v) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(v.x), "f"(v.y) : "memory");
 }
 __device__ inline void store_float4(uint32_t address, float4 v) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),

@@ -6,8 +6,8 @@
 // depends on how many tokens there are, and the bits do not: a pair of blocks takes two segments and adds them through
 // its shared memory; or many blocks take a segment or a tile each, and a second kernel adds.
 //
-// In a block one warpgroup gathers rows into two buffers. Two multiply: each scores half of the rows of a tile, and sums
-// all of them for half of the outputs.
+// In a block one warpgroup gathers rows into two buffers. Two multiply: scores are the sum of what each has of them from
+// half of the columns; each weighs half of the rows of a tile, and sums all of them for half of the outputs.
 #include <algorithm>
 
 #include "kernels/common/attention_sm90.cuh"
@@ -21,22 +21,26 @@ constexpr int kHeads = 64, kPair = 2;
 constexpr int kSegmentTiles = 16, kSegmentsMax = 128;  // tiles of a segment, unless there are too many
 constexpr int kPartsMax = 256;                         // of a token that are kept for the second kernel
 constexpr int kRowsBytes = kColumns * kTileBytes;
+constexpr int kOwnColumns = kColumns / 2;  // of a group; both share the one between, of which q is kept in registers
+constexpr int kQueryBytes = 2 * kOwnColumns * kTileBytes;
 constexpr int kMultiplyThreads = 2 * kGroupThreads, kThreads = kMultiplyThreads + kGroupThreads;
 constexpr int kFours = 32;  // a thread has four sums each of: of two heads, two outputs
 constexpr float kLog2E = 1.44269504f;
 
-// What heads have seen: sums are of weights 2^(score - largest) times values.
+// What a head has seen: sums are of weights 2^(score - exponent), of which the largest is from 1/2 to 1, times values.
 struct Softmax {
-  float largest, total;
+  float exponent, total;
 };
 
 struct Shared {
-  uint4 weights[2][2][kGroupThreads];  // of the halves of a tile: operands of two steps
-  float largest[2][kHeads], total[2][kHeads];
+  float4 exchanged[2][4][kGroupThreads];  // scores of a group, then weights for it: operands of two steps
+  float exponents[2][kHeads];          // of the largest weights of the halves
+  Softmax seen[2][2][kHeads];          // by the blocks of a pair, in both halves of their tiles
   uint64_t full[2], empty[2];
   uint32_t used[2][2];  // of the buffers: a bit for each row of both halves
 };
-constexpr size_t kSharedBytes = 3 * kRowsBytes + sizeof(Shared);
+constexpr size_t kSharedBytes = kQueryBytes + 2 * kRowsBytes + sizeof(Shared);
+static_assert(kSharedBytes <= 227 * 1024);
 
 // How a token is cut: its parts are tiles or segments.
 struct Cut {
@@ -64,14 +68,14 @@ __device__ Cut cut_of(int length, int blocks, int parts_max) {
 }
 
 // Where the parts of a token and 64 heads lie: sums as the threads hold them, [parts, 2, kFours, warps, lanes], then
-// what their heads have seen, [parts, 16 warps].
+// what their heads have seen in the halves of tiles, [parts, 2, 16 warps].
 struct Parts {
   float4* sums;
   Softmax* softmax;
   int warps;
 
   __host__ __device__ static size_t floats(int heads, int parts) {
-    return size_t(parts) * warps_of(heads) * (2 * kFours * kWarp * 4 + 16 * 2);
+    return size_t(parts) * warps_of(heads) * (2 * kFours * kWarp * 4 + 2 * 16 * 2);
   }
   __host__ __device__ static int warps_of(int heads) { return heads > 48 ? 4 : (heads + 15) / 16; }
 
@@ -83,30 +87,31 @@ struct Parts {
   __device__ float4& at(int part, int group, int four, int warp, int lane) const {
     return sums[((int64_t(part) * 2 + group) * kFours + four) * (warps * kWarp) + warp * kWarp + lane];
   }
-  __device__ Softmax& seen(int part, int head) const { return softmax[part * warps * 16 + head]; }
+  __device__ Softmax& seen(int part, int group, int head) const {
+    return softmax[(part * 2 + group) * (warps * 16) + head];
+  }
 };
 
-// 2^(score - largest), and 0 where nothing has been seen.
-__device__ float weight_of(float score, float largest) {
-  return power_of_two(score - (largest == -INFINITY ? 0.f : largest));
+// 2^(x - exponent), and 0 where nothing has been seen.
+__device__ float weight_of(float x, float exponent) {
+  return power_of_two(x - (exponent == -INFINITY ? 0.f : exponent));
 }
 
-// How sums of a head are added to those before.
+// How sums are added to those before: each has a factor. Never -0, so that sums may begin anywhere.
 struct Factors {
   float before, next;
 
-  // Never -0, so that sums may begin anywhere.
   __device__ float add(float sum, float x) const { return fmaf(sum, before, fmaf(x, next, 0.f)); }
 };
 __device__ Factors add(Softmax& seen, Softmax next) {
-  const float largest = fmaxf(seen.largest, next.largest);
-  const Factors factors = {weight_of(seen.largest, largest), weight_of(next.largest, largest)};
-  seen = {largest, factors.add(seen.total, next.total)};
+  const float exponent = fmaxf(seen.exponent, next.exponent);
+  const Factors factors = {weight_of(seen.exponent, exponent), weight_of(next.exponent, exponent)};
+  seen = {exponent, factors.add(seen.total, next.total)};
   return factors;
 }
-__device__ float4 add(float4 sum, float4 x, const Factors (&factors)[2]) {
-  return {factors[0].add(sum.x, x.x), factors[0].add(sum.y, x.y), factors[1].add(sum.z, x.z),
-          factors[1].add(sum.w, x.w)};
+__device__ float scale_of(const Softmax (&halves)[2]) {
+  const float total = halves[0].total + halves[1].total;
+  return total == 0 ? 0 : 1 / total;
 }
 
 // Slots of token t up to the last one in use. Each warp by itself.
@@ -121,22 +126,14 @@ __device__ int used_slots(const SparseAttentionArgs& a, int64_t t) {
   return int(__reduce_max_sync(kAllLanes, unsigned(used)));
 }
 
-// Four sums of a thread, of row `head` and the one 8 below.
-__device__ void put(const SparseAttentionArgs& a, int64_t t, int first_head, int heads, int head, int d,
-                    float4 sums, const float (&scale)[2]) {
-  float* o = a.o + (t * a.heads + first_head + head) * kLatentDim + d;
-  if (head < heads) *reinterpret_cast<float2*>(o) = {sums.x * scale[0], sums.y * scale[0]};
-  if (head + 8 < heads) *reinterpret_cast<float2*>(o + 8 * kLatentDim) = {sums.z * scale[1], sums.w * scale[1]};
-}
-
 // Grid (`blocks` * groups of heads, tokens) in clusters of kPair. Reads each row once per 64 heads. Token `first` is the
 // first of the grid; each keeps up to `parts_max` parts. A page has 2^page_shift rows.
 __global__ void __launch_bounds__(kThreads, 1)
     sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int blocks,
                             int parts_max, int page_shift, float* memory) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* q = shared_tiles();     // [kColumns, heads, 64]
-  uint8_t* rows = q + kRowsBytes;  // [2, kColumns, 64, 64]
+  uint8_t* q = shared_tiles();      // [2, kOwnColumns, heads, 64]
+  uint8_t* rows = q + kQueryBytes;  // [2, kColumns, 64, 64]
   Shared& shared = *reinterpret_cast<Shared*>(rows + 2 * kRowsBytes);
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2; ++i) {
@@ -145,18 +142,18 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     show_barriers();
   }
+  __syncthreads();
   begin_kernel();
   const int block = blockIdx.x % blocks, first_head = blockIdx.x / blocks * kHeads,
             heads = min(kHeads, a.heads - first_head);
   const int64_t t = first + blockIdx.y;
   const int32_t* list = a.selected ? a.selected + t * a.top_k : nullptr;
-  const int length = used_slots(a, t);
-  const Cut cut = cut_of(length, blocks, parts_max);
-  __syncthreads();
-  if (block >= (cut.by_pair ? kPair : cut.parts)) return;
 
   if (threadIdx.x >= kMultiplyThreads) {
     give_registers<40>();
+    const int length = used_slots(a, t);
+    const Cut cut = cut_of(length, blocks, parts_max);
+    if (block >= (cut.by_pair ? kPair : cut.parts)) return;
     const int warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp, c = threadIdx.x % 8;
     const int parts = (cut.parts - block + blocks - 1) / blocks;  // of this block
     const bool last = parts > 0 && (cut.parts - 1) % blocks == block;
@@ -198,183 +195,290 @@ __global__ void __launch_bounds__(kThreads, 1)
         if (lane == 0) arrive(shared.full[i]);
       }
     }
-    if (cut.by_pair) meet_cluster(), meet_cluster();
+    wait_for_copies<0>();
+    if (cut.by_pair) reach_cluster(), await_cluster(), meet_cluster();
     return;
   }
 
   take_registers<232>();
   const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   const int row = warp * 16 + lane / 4;  // heads of the thread: this one and 8 below it
-  constexpr int kAtOnce = 8;             // pieces that a thread has on their way
-  for (int i0 = threadIdx.x; i0 < kHeads * kLatentDim / 8; i0 += kAtOnce * kMultiplyThreads) {
-    float4 values[kAtOnce][2] = {};
+
+  // All of q is on its way before anything is waited for.
+  constexpr int kPieces = kHeads * kLatentDim / 8 / kMultiplyThreads,
+                kRopePieces = kHeads * kRopeDim / 8 / kMultiplyThreads;
+  float4 latent[kPieces][2] = {};
+  float rope[kRopePieces][8] = {};
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int i = i0 + j * kMultiplyThreads, h = i / (kLatentDim / 8);
-      const auto* from =
-          reinterpret_cast<const float4*>(a.q_latent + (t * a.heads + first_head) * kLatentDim);
-      if (h < heads) values[j][0] = from[2 * i], values[j][1] = from[2 * i + 1];
-    }
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int i = i0 + j * kMultiplyThreads, h = i / (kLatentDim / 8), column = i / 8 % (kLatentDim / 64);
-      *reinterpret_cast<uint4*>(q + column * kTileBytes + piece(h, i % 8)) =
-          piece_of(values[j][0], values[j][1]);
-    }
+  for (int j = 0; j < kPieces; ++j) {
+    const int i = threadIdx.x + j * kMultiplyThreads, h = i / (kLatentDim / 8);
+    const auto* from =
+        reinterpret_cast<const float4*>(a.q_latent + (t * a.heads + first_head) * kLatentDim) + 2 * i;
+    if (h < heads) latent[j][0] = from[0], latent[j][1] = from[1];
   }
 #pragma unroll
-  for (int i = threadIdx.x; i < kHeads * kRopeDim / 8; i += kMultiplyThreads) {
-    const int h = i / 8;
-    float x[8] = {};
-    const float* from =
-        a.q_rope + t * a.q_rope_token_stride + (first_head + h) * a.q_rope_head_stride + i % 8 * 8;
+  for (int j = 0; j < kRopePieces; ++j) {
+    const int i = threadIdx.x + j * kMultiplyThreads, h = i / (kRopeDim / 8);
+    const float* from = a.q_rope + t * a.q_rope_token_stride + (first_head + h) * a.q_rope_head_stride +
+                        i % (kRopeDim / 8) * 8;
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
-      if (h < heads) x[j] = from[j];
-    *reinterpret_cast<uint4*>(q + kLatentDim / 64 * kTileBytes + piece(h, i % 8)) =
+    for (int d = 0; d < 8; ++d)
+      if (h < heads) rope[j][d] = from[d];
+  }
+  uint32_t between[2][4];
+#pragma unroll
+  for (int step = 0; step < 2; ++step)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int h = row + j % 2 * 8, d = kOwnColumns * 64 + group * 32 + step * 16 + j / 2 * 8 + lane % 4 * 2;
+      float2 x = {};
+      if (h < heads)
+        x = *reinterpret_cast<const float2*>(a.q_latent + (t * a.heads + first_head + h) * kLatentDim + d);
+      between[step][j] = round_to_bf16x2(x.x, x.y);
+    }
+  const Cut cut = cut_of(used_slots(a, t), blocks, parts_max);
+  if (block >= (cut.by_pair ? kPair : cut.parts)) return;
+#pragma unroll
+  for (int j = 0; j < kPieces; ++j) {
+    const int i = threadIdx.x + j * kMultiplyThreads, h = i / (kLatentDim / 8),
+              column = i / 8 % (kLatentDim / 64);
+    if (column != kOwnColumns)
+      *reinterpret_cast<uint4*>(q + (column - (column > kOwnColumns)) * kTileBytes + piece(h, i % 8)) =
+          piece_of(latent[j][0], latent[j][1]);
+  }
+#pragma unroll
+  for (int j = 0; j < kRopePieces; ++j) {
+    const int i = threadIdx.x + j * kMultiplyThreads;
+    const float(&x)[8] = rope[j];
+    *reinterpret_cast<uint4*>(q + (2 * kOwnColumns - 1) * kTileBytes + piece(i / 8, i % 8)) =
         piece_of({x[0], x[1], x[2], x[3]}, {x[4], x[5], x[6], x[7]});
   }
   show_to_products();
   meet(1, kMultiplyThreads);
 
+
   const float scale = a.scale * kLog2E;
   const int together = 2 + warp;  // with the warp that scores the other half for the same heads
-  int n = 0;                      // tiles so far
-  for (int part = block;;) {
+  float products[2][32];
+  float(&scores)[32] = products[0];  // of a tile, before its products
+  const auto begin_scores = [&](unsigned n) {
+    wait(shared.full[n % 2], n / 2 % 2);
+    show_to_products();
+    begin_multiply();
+    const uint8_t* tile = rows + n % 2 * kRowsBytes;
+    const uint64_t q_operand = operand(q + group * (kOwnColumns * kTileBytes)),
+                   k_operand = operand(tile + group * ((kOwnColumns + 1) * kTileBytes)),
+                   between_operand = operand(tile + kOwnColumns * kTileBytes) + (group * 64 >> 4);
+#pragma unroll
+    for (int k = 0; k < kOwnColumns * 4; ++k) {
+      const int at = (k / 4 * kTileBytes + k % 4 * 32) >> 4;
+      multiply(scores, q_operand + at, k_operand + at, k > 0);
+    }
+#pragma unroll
+    for (int k = 0; k < 2; ++k) multiply<false>(scores, between[k], between_operand + (k * 32 >> 4), true);
+    commit_multiply();
+  };
+  auto* own_place = &shared.exchanged[group][0][threadIdx.x % kGroupThreads];
+  auto* other_place = &shared.exchanged[1 - group][0][threadIdx.x % kGroupThreads];
+
+  unsigned n = 0;  // tiles so far
+  for (int part = block;; part += blocks) {
     float sums[4 * kFours] = {};
     Softmax seen[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
     const int count = min(cut.part_tiles, cut.tiles - part * cut.part_tiles);
-    for (int i = 0; i < count; ++i, ++n) {
-      const uint8_t* tile = rows + n % 2 * kRowsBytes;
-      float scores[16];
-      wait(shared.full[n % 2], n / 2 % 2);
-      show_to_products();
-      begin_multiply();
-      const uint64_t q_operand = operand(q), k_operand = operand(tile + group * (kTileBytes / 2));
-#pragma unroll
-      for (int k = 0; k < kColumns * 4; ++k) {
-        const int at = (k / 4 * kTileBytes + k % 4 * 32) >> 4;
-        multiply(scores, q_operand + at, k_operand + at, k > 0);
-      }
-      commit_multiply();
-      const uint32_t used = shared.used[n % 2][group];
+    if (count > 0) {
+      begin_scores(n);
       wait_multiply();
       take_product(scores);
-
-      // The largest score of the tile, and weights relative to it.
-      Softmax of_tile[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
+    }
+    for (int left = count; left > 0;) {
+      const uint32_t used = shared.used[n % 2][group] >> (lane % 4 * 2);
+      const auto give = [&](const float* x) {
 #pragma unroll
-      for (int j = 0; j < 16; ++j) {
-        const bool is_used = used >> (j / 4 * 8 + lane % 4 * 2 + j % 2) & 1;
-        scores[j] = is_used ? scores[j] * scale : -INFINITY;
-        of_tile[j / 2 % 2].largest = fmaxf(of_tile[j / 2 % 2].largest, scores[j]);
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float& largest = of_tile[half].largest;
-        largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
-        largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
-        if (lane % 4 == 0) shared.largest[group][row + 8 * half] = largest;
-      }
+        for (int j = 0; j < 4; ++j)
+          own_place[j * kGroupThreads] = {x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3]};
+      };
+      if (group == 0)
+        give(scores + 16);
+      else
+        give(scores);
       meet(together, 2 * kWarp);
+      float whole[16];  // scores of the own half
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float4 x = other_place[j * kGroupThreads];
+        const float other[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          whole[4 * j + k] = (group == 0 ? scores[4 * j + k] : scores[16 + 4 * j + k]) + other[k];
+      }
+
+      // Weights relative to the largest of the half, rounded up to a power of two.
+      Softmax of_tile[2];
       uint32_t weights[4][4];  // operands of the four steps: first those of the own half
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        Softmax& of = of_tile[half];
-        of.largest = fmaxf(of.largest, shared.largest[1 - group][row + 8 * half]);
+        float largest = -INFINITY, total = 0, scaled[8];
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          const bool is_used = used >> (j / 2 * 8 + j % 2) & 1;
+          scaled[j] = is_used ? whole[j / 2 * 4 + half * 2 + j % 2] * scale : -INFINITY;
+          largest = fmaxf(largest, scaled[j]);
+        }
+        largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
+        const float exponent = ceilf(largest);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const uint32_t pair = round_to_bf16x2(weight_of(scores[4 * j + 2 * half], of.largest),
-                                                weight_of(scores[4 * j + 2 * half + 1], of.largest));
-          of.total += bits_to_f32(pair << 16) + bits_to_f32(pair & 0xffff0000u);
+          const uint32_t pair = round_to_bf16x2(weight_of(scaled[2 * j], exponent),
+                                                weight_of(scaled[2 * j + 1], exponent));
+          total += bits_to_f32(pair << 16) + bits_to_f32(pair & 0xffff0000u);
           weights[j / 2][j % 2 * 2 + half] = pair;
         }
-        of.total += __shfl_xor_sync(kAllLanes, of.total, 1);
-        of.total += __shfl_xor_sync(kAllLanes, of.total, 2);
-        if (lane % 4 == 0) shared.total[group][row + 8 * half] = of.total;
+        of_tile[half] = {exponent, total};
+        if (lane % 4 == 0) shared.exponents[group][row + 8 * half] = exponent;
       }
 #pragma unroll
       for (int step = 0; step < 2; ++step)
-        shared.weights[group][step][threadIdx.x % kGroupThreads] = {weights[step][0], weights[step][1],
-                                                                    weights[step][2], weights[step][3]};
+        *reinterpret_cast<uint4*>(&other_place[step * kGroupThreads]) = {
+            weights[step][0], weights[step][1], weights[step][2], weights[step][3]};
       meet(together, 2 * kWarp);
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
-        const uint4 other = shared.weights[1 - group][step][threadIdx.x % kGroupThreads];
+        const uint4 other = *reinterpret_cast<const uint4*>(&own_place[step * kGroupThreads]);
         weights[2 + step][0] = other.x, weights[2 + step][1] = other.y;
         weights[2 + step][2] = other.z, weights[2 + step][3] = other.w;
       }
+      // Those of both halves relative to the same.
       Factors factors[2];
+      float shrink[2];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        of_tile[half].total += shared.total[1 - group][row + 8 * half];
-        factors[half] = add(seen[half], of_tile[half]);
+        const float own = of_tile[half].exponent, other = shared.exponents[1 - group][row + 8 * half],
+                    exponent = fmaxf(own, other);
+        shrink[half] = weight_of(own, exponent);
+        const float of_other = weight_of(other, exponent);
+        const uint32_t own_pair = round_to_bf16x2(shrink[half], shrink[half]),
+                       other_pair = round_to_bf16x2(of_other, of_other);
+#pragma unroll
+        for (int step = 0; step < 2; ++step)
+#pragma unroll
+          for (int j = half; j < 4; j += 2) {
+            weights[step][j] = multiply_bf16x2(weights[step][j], own_pair);
+            weights[2 + step][j] = multiply_bf16x2(weights[2 + step][j], other_pair);
+          }
+        of_tile[half].exponent = exponent;
       }
 
       // Sums of the tile, 64 outputs at a time, are added to those before while the next ones are multiplied.
-      constexpr int kAhead = 2, kTimes = kLatentDim / 2 / 64;
-      float products[kAhead][32];
-      const auto begin_sums = [&](int c, float(&d)[32]) {
-        const uint64_t v_operand = operand_turned(tile + (group * kTimes + c) * kTileBytes);
+      constexpr int kTimes = kLatentDim / 2 / 64;
+      const auto begin_sums = [&](int c) {
+        const uint64_t v_operand =
+            operand_turned(rows + n % 2 * kRowsBytes + (group * kTimes + c) * kTileBytes);
         begin_multiply();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
           const int half = step < 2 ? group : 1 - group;
-          multiply_turned(d, weights[step], v_operand + ((half * 2 + step % 2) * 2048 >> 4), step > 0);
+          multiply<true>(products[c % 2], weights[step], v_operand + ((half * 2 + step % 2) * 2048 >> 4),
+                         step > 0);
         }
         commit_multiply();
       };
-      begin_sums(0, products[0]);
-#pragma unroll
-      for (int c = 0; c < kTimes; ++c) {
-        if (c + 1 < kTimes) {
-          begin_sums(c + 1, products[(c + 1) % 2]);
-          wait_multiply<1>();
-        } else {
-          wait_multiply();
-          if (threadIdx.x % kGroupThreads == 0) arrive(shared.empty[n % 2]);
-        }
+      const auto add_sums = [&](int c) {
         take_product(products[c % 2]);
 #pragma unroll
         for (int j = 0; j < 32; ++j)
           sums[c * 32 + j] = factors[j / 2 % 2].add(sums[c * 32 + j], products[c % 2][j]);
+      };
+      begin_sums(0);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float& total = of_tile[half].total;
+        total += __shfl_xor_sync(kAllLanes, total, 1);
+        total += __shfl_xor_sync(kAllLanes, total, 2);
+        total *= shrink[half];
+        factors[half] = add(seen[half], of_tile[half]);
       }
+      begin_sums(1);
+#pragma unroll
+      for (int c = 0; c < kTimes - 1; ++c) {
+        wait_multiply<1>();
+        add_sums(c);
+        if (c + 2 < kTimes) begin_sums(c + 2);
+      }
+      wait_multiply();
+      if (threadIdx.x % kGroupThreads == 0) arrive(shared.empty[n % 2]);
+      ++n;
+      if (--left == 0) {
+        add_sums(kTimes - 1);
+        break;
+      }
+      begin_scores(n);
+      add_sums(kTimes - 1);
+      wait_multiply();
+      take_product(scores);
     }
 
     if (cut.by_pair) {
-      // Each block ends with half of the heads, and gets what the other has of them.
-      auto* arrived = reinterpret_cast<float4*>(rows) + group * (kFours + 1) * 64 + threadIdx.x % 64;
-      meet_cluster();  // nobody reads rows any more
-      if (warp / 2 != block) {
-        const uint32_t to = address_in(arrived, 1 - block);
+      // Each block ends with half of the outputs of both groups, and gets what the other has of them.
+      if (lane % 4 == 0)
+        for (int half = 0; half < 2; ++half) shared.seen[block][group][row + 8 * half] = seen[half];
+      meet(1, kMultiplyThreads);
+      reach_cluster(), await_cluster();  // nobody reads rows any more
+      constexpr int kEach = kFours / 2;
+      auto* arrived = reinterpret_cast<float4*>(rows) + threadIdx.x;  // [kEach, threads]
+      const uint32_t to = address_in(arrived, 1 - block);
+      const auto give = [&](const float* part) {
 #pragma unroll
-        for (int j = 0; j < kFours; ++j)
-          store_float4(to + j * (64 * 16), {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
-        store_float4(to + kFours * (64 * 16),
-                     {seen[0].largest, seen[0].total, seen[1].largest, seen[1].total});
+        for (int j = 0; j < kEach; ++j)
+          store_float4(to + j * (kMultiplyThreads * 16),
+                       {part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3]});
+      };
+      if (block == 0)
+        give(sums + 4 * kEach);
+      else
+        give(sums);
+      if (threadIdx.x < 2 * kHeads) {
+        const int h = threadIdx.x;
+        const Softmax of_head = (&shared.seen[block][0][0])[h];
+        store_float2(address_in(&(&shared.seen[block][0][0])[h], 1 - block),
+                     {of_head.exponent, of_head.total});
       }
       meet_cluster();
-      if (warp / 2 == block) {
-        const float4 other_seen = arrived[kFours * 64];
-        const Softmax other[2] = {{other_seen.x, other_seen.y}, {other_seen.z, other_seen.w}};
-        Factors once[2], twice[2];
-        float ends[2];
+      Factors once[2], twice[2];
+      float ends[2];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          Softmax all = {-INFINITY, 0};
-          once[half] = add(all, block == 0 ? seen[half] : other[half]);
-          twice[half] = add(all, block == 0 ? other[half] : seen[half]);
-          ends[half] = all.total == 0 ? 0 : 1 / all.total;
+      for (int half = 0; half < 2; ++half) {
+        Softmax all[2];
+        for (int i = 0; i < 2; ++i) {
+          all[i] = {-INFINITY, 0};
+          once[half] = add(all[i], shared.seen[0][i][row + 8 * half]);
+          twice[half] = add(all[i], shared.seen[1][i][row + 8 * half]);
         }
-#pragma unroll
-        for (int j = 0; j < kFours; ++j) {
-          const float4 own = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]},
-                       x = arrived[j * 64];
-          const float4 one = block == 0 ? own : x, two = block == 0 ? x : own;
-          put(a, t, first_head, heads, row, group * (kLatentDim / 2) + 8 * j + lane % 4 * 2,
-              add(add({}, one, once), two, twice), ends);
-        }
+        ends[half] = scale_of(all);
       }
+      const auto end = [&](const float* part, int d) {
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+          const float4 x = arrived[j * kMultiplyThreads];
+          const float own[4] = {part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3]},
+                      other[4] = {x.x, x.y, x.z, x.w};
+          float o[4];
+#pragma unroll
+          for (int k = 0; k < 4; ++k) {
+            const float one = block == 0 ? own[k] : other[k], two = block == 0 ? other[k] : own[k];
+            o[k] = twice[k / 2].add(once[k / 2].add(0.f, one), two) * ends[k / 2];
+          }
+          float* to = a.o + (t * a.heads + first_head + row) * kLatentDim + group * (kLatentDim / 2) + d +
+                      8 * j + lane % 4 * 2;
+          if (row < heads) *reinterpret_cast<float2*>(to) = {o[0], o[1]};
+          if (row + 8 < heads) *reinterpret_cast<float2*>(to + 8 * kLatentDim) = {o[2], o[3]};
+        }
+      };
+      if (block == 0)
+        end(sums, 0);
+      else
+        end(sums + 4 * kEach, kLatentDim / 4);
       return;
     }
 
@@ -385,65 +489,65 @@ __global__ void __launch_bounds__(kThreads, 1)
       for (int j = 0; j < kFours; ++j)
         parts.at(part, group, j, warp, lane) = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2],
                                                 sums[4 * j + 3]};
-      if (group == 0 && lane % 4 == 0)
-        for (int half = 0; half < 2; ++half) parts.seen(part, row + 8 * half) = seen[half];
+      if (lane % 4 == 0)
+        for (int half = 0; half < 2; ++half) parts.seen(part, group, row + 8 * half) = seen[half];
     }
-    part += blocks;
-    if (part >= cut.parts) break;
+    if (part + blocks >= cut.parts) break;
   }
 #endif
 }
 
-// Grid (2 * kFours * groups of heads, tokens). A thread adds four sums of all parts of a token.
-__global__ void __launch_bounds__(kGroupThreads)
+// Grid (2 * kFours * groups of heads, tokens). A thread adds two sums of one head of all parts of a token: threads are
+// [warps, lanes, 2].
+__global__ void __launch_bounds__(2 * kGroupThreads)
     add_parts_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int blocks, int parts_max,
                      float* memory) {
   begin_kernel();
   const int64_t t = first + blockIdx.y;
-  const Cut cut = cut_of(used_slots(a, t), blocks, parts_max);
   const int heads_group = blockIdx.x / (2 * kFours), groups = gridDim.x / (2 * kFours);
   const Parts parts(memory, int64_t(blockIdx.y) * groups + heads_group, a.heads, parts_max);
-  const int group = blockIdx.x / kFours % 2, four = blockIdx.x % kFours, warp = threadIdx.x / kWarp,
-            lane = threadIdx.x % kWarp, row = warp * 16 + lane / 4;
-  if (cut.by_pair || warp >= parts.warps) return;
+  const int group = blockIdx.x / kFours % 2, four = blockIdx.x % kFours, half = threadIdx.x % 2,
+            lane = threadIdx.x / 2 % kWarp, warp = threadIdx.x / 2 / kWarp,
+            row = warp * 16 + lane / 4 + half * 8;
+  const int length = used_slots(a, t);
+  if (warp >= parts.warps) return;
+  const Cut cut = cut_of(length, blocks, parts_max);
+  if (cut.by_pair) return;
 
-  // Adds parts [begin, end) to what has been seen.
-  const auto add_parts = [&](int begin, int end, Softmax(&seen)[2], float4& sum) {
-    constexpr int kAtOnce = 16;
-    for (int part = begin; part < end; part += kAtOnce) {
-      float4 x[kAtOnce] = {};
-      Softmax of_part[kAtOnce][2];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        of_part[i][0] = of_part[i][1] = {-INFINITY, 0};
-        if (part + i >= end) continue;
-        x[i] = parts.at(part + i, group, four, warp, lane);
-        for (int half = 0; half < 2; ++half) of_part[i][half] = parts.seen(part + i, row + 8 * half);
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (part + i >= end) break;
-        const Factors factors[2] = {add(seen[0], of_part[i][0]), add(seen[1], of_part[i][1])};
-        sum = add(sum, x[i], factors);
-      }
+  struct Sum {
+    float2 values = {};
+    Softmax seen[2] = {{-INFINITY, 0}, {-INFINITY, 0}};  // of the halves of tiles
+
+    __device__ void add(const Sum& next) {
+      Factors factors;
+      for (int i = 0; i < 2; ++i) factors = dsa::add(seen[i], next.seen[i]);
+      values = {factors.add(values.x, next.values.x), factors.add(values.y, next.values.y)};
     }
   };
-  Softmax all[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
-  float4 sum = {};
-  if (cut.parts == cut.segments && cut.part_tiles > 1) {
-    add_parts(0, cut.parts, all, sum);
-  } else {
-    for (int s = 0; s < cut.segments; ++s) {
-      Softmax segment[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
-      float4 x = {};
-      add_parts(s * cut.segment_tiles, min((s + 1) * cut.segment_tiles, cut.tiles), segment, x);
-      const Factors factors[2] = {add(all[0], segment[0]), add(all[1], segment[1])};
-      sum = add(sum, x, factors);
+  Sum all, segment;
+  constexpr int kAtOnce = kSegmentTiles;
+  const int of_segment = cut.segment_tiles / cut.part_tiles;  // parts
+  for (int begin = 0; begin < cut.parts; begin += kAtOnce) {
+    Sum of_part[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + i >= cut.parts) break;
+      of_part[i].values =
+          reinterpret_cast<const float2*>(&parts.at(begin + i, group, four, warp, lane))[half];
+      of_part[i].seen[0] = parts.seen(begin + i, 0, row), of_part[i].seen[1] = parts.seen(begin + i, 1, row);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + i >= cut.parts) break;
+      segment.add(of_part[i]);
+      if ((begin + i + 1) % of_segment == 0 || begin + i + 1 == cut.parts) all.add(segment), segment = {};
     }
   }
-  const float ends[2] = {all[0].total == 0 ? 0 : 1 / all[0].total, all[1].total == 0 ? 0 : 1 / all[1].total};
-  const int first_head = heads_group * kHeads, heads = min(kHeads, a.heads - first_head);
-  put(a, t, first_head, heads, row, group * (kLatentDim / 2) + 8 * four + lane % 4 * 2, sum, ends);
+  const int h = heads_group * kHeads + row;
+  const float scale = scale_of(all.seen);
+  if (h < a.heads)
+    *reinterpret_cast<float2*>(a.o + (t * a.heads + h) * kLatentDim + group * (kLatentDim / 2) + 8 * four +
+                               lane % 4 * 2) = {all.values.x * scale, all.values.y * scale};
 }
 
 bool aligned(const SparseAttentionArgs& a) {
@@ -485,7 +589,7 @@ void sm90::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
     launch_clusters(queue, dim3(unsigned(blocks * groups), unsigned(tokens)), kPair, kThreads, kSharedBytes,
                     sparse_attention_kernel, a, int(first), blocks, parts_max, page_shift, memory);
     if (blocks > kPair || least > kPair)
-      launch(queue, dim3(unsigned(2 * kFours * groups), unsigned(tokens)), kGroupThreads, 0,
+      launch(queue, dim3(unsigned(2 * kFours * groups), unsigned(tokens)), 2 * kGroupThreads, 0,
              add_parts_kernel, a, int(first), blocks, parts_max, memory);
   }
 }
