@@ -13,11 +13,10 @@ __device__ inline uint32_t address_of(const void* shared) {
 __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// The same in two steps, for those who have nothing to show: what they did before is over, no more.
-__device__ inline void reach_cluster() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+// The same without showing anything: nobody leaves before all have read what they need.
+__device__ inline void leave_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-__device__ inline void await_cluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 // Where the same variable of another block of the cluster lies.
 __device__ inline uint32_t address_in(const void* shared, int block) {
   uint32_t address;
@@ -29,6 +28,11 @@ __device__ inline int2 load_int2(uint32_t address) {
   asm volatile("ld.shared::cluster.v2.s32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
   return v;
 }
+__device__ inline float2 load_float2(uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+  return v;
+}
 __device__ inline float4 load_float4(uint32_t address) {
   float4 v;
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -36,14 +40,6 @@ __device__ inline float4 load_float4(uint32_t address) {
                : "r"(address)
                : "memory");
   return v;
-}
-__device__ inline void store_float2(uint32_t address, float2 v) {
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(v.x), "f"(v.y) : "memory");
-}
-__device__ inline void store_float4(uint32_t address, float4 v) {
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
-               "f"(v.z), "f"(v.w)
-               : "memory");
 }
 #endif
 
@@ -53,7 +49,7 @@ void launch_clusters(Queue& queue, dim3 grid, int blocks, dim3 block, size_t sha
                      void (*kernel)(Parameters...), Args&&... args) {
   auto& cuda_queue = static_cast<CudaQueue&>(queue);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  if (shared > 16 * 1024)  // with what the kernel declares it may be more than 48 KiB
+  if (shared > 8 * 1024)  // with what the kernel declares it may be more than 48 KiB
     cuda_queue.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)));
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;

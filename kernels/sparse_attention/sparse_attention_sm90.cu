@@ -1,5 +1,5 @@
-// kernels/sparse_attention/sparse_attention_sm90.cu: wgmma on 64 heads x tiles of 64 rows, for rows of 512 + 64 values
-// that are kept as bf16.
+// kernels/sparse_attention/sparse_attention_sm90.cu: wgmma on 64 heads x tiles of 64 rows, for rows of 512 or 512 + 64
+// values that are kept as bf16.
 //
 // The slots of a token are cut into tiles, and the tiles into segments, by the length of its list alone. Each tile is
 // attended to by itself; the tiles of a segment are added up in their order, then the segments in theirs. Who does that
@@ -16,13 +16,12 @@
 namespace dsa {
 namespace {
 
-constexpr int kLatentDim = 512, kRopeDim = 64, kColumns = (kLatentDim + kRopeDim) / 64;  // tiles side by side
+constexpr int kLatentDim = 512, kRopeDim = 64, kLatentColumns = kLatentDim / 64;  // tiles side by side
 constexpr int kHeads = 64, kPair = 2;
 constexpr int kSegmentTiles = 16, kSegmentsMax = 128;  // tiles of a segment, unless there are too many
 constexpr int kPartsMax = 256;                         // of a token that are kept for the second kernel
-constexpr int kRowsBytes = kColumns * kTileBytes;
-constexpr int kOwnColumns = kColumns / 2;  // of a group; both share the one between, of which q is kept in registers
-constexpr int kQueryBytes = 2 * kOwnColumns * kTileBytes;
+constexpr int kOwnColumns = kLatentColumns / 2;        // of a group; both share those of rope
+constexpr int kQueryBytes = kLatentColumns * kTileBytes;
 constexpr int kMultiplyThreads = 2 * kGroupThreads, kThreads = kMultiplyThreads + kGroupThreads;
 constexpr int kFours = 32;  // a thread has four sums each of: of two heads, two outputs
 constexpr float kLog2E = 1.44269504f;
@@ -34,13 +33,15 @@ struct Softmax {
 
 struct Shared {
   float4 exchanged[2][4][kGroupThreads];  // scores of a group, then weights for it: operands of two steps
-  float exponents[2][kHeads];          // of the largest weights of the halves
-  Softmax seen[2][2][kHeads];          // by the blocks of a pair, in both halves of their tiles
+  float exponents[2][kHeads];             // of the largest weights of the halves
+  Softmax seen[2][kHeads];                // by the block, in both halves of its tiles
   uint64_t full[2], empty[2];
   uint32_t used[2][2];  // of the buffers: a bit for each row of both halves
 };
-constexpr size_t kSharedBytes = kQueryBytes + 2 * kRowsBytes + sizeof(Shared);
-static_assert(kSharedBytes <= 227 * 1024);
+constexpr size_t shared_bytes(int columns) {
+  return kQueryBytes + size_t(2) * columns * kTileBytes + sizeof(Shared);
+}
+static_assert(shared_bytes(kLatentColumns + 1) <= 227 * 1024);
 
 // How a token is cut: its parts are tiles or segments.
 struct Cut {
@@ -59,8 +60,8 @@ __device__ Cut cut_of(int length, int blocks, int parts_max) {
   cut.segment_tiles = max(1, ceil_of(cut.tiles, segments_of(cut.tiles)));
   cut.segments = ceil_of(cut.tiles, cut.segment_tiles);
   // A tile to add costs about four times as much as one that is added at once.
-  const bool into_tiles = cut.tiles <= parts_max && 5 * ceil_of(cut.tiles, blocks) <
-                                                        ceil_of(cut.segments, blocks) * cut.segment_tiles;
+  const bool into_tiles = cut.tiles <= parts_max &&
+                          5 * ceil_of(cut.tiles, blocks) < ceil_of(cut.segments, blocks) * cut.segment_tiles;
   cut.by_pair = !into_tiles && cut.segments <= kPair;
   cut.part_tiles = into_tiles ? 1 : cut.segment_tiles;
   cut.parts = into_tiles ? cut.tiles : cut.segments;
@@ -127,18 +128,21 @@ __device__ int used_slots(const SparseAttentionArgs& a, int64_t t) {
 }
 
 // Grid (`blocks` * groups of heads, tokens) in clusters of kPair. Reads each row once per 64 heads. Token `first` is the
-// first of the grid; each keeps up to `parts_max` parts. A page has 2^page_shift rows.
+// first of the grid; each keeps up to `parts_max` parts. A page has 2^page_shift rows. Rows are kColumns tiles wide.
+template <int kColumns>
 __global__ void __launch_bounds__(kThreads, 1)
     sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int blocks,
                             int parts_max, int page_shift, float* memory) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* q = shared_tiles();      // [2, kOwnColumns, heads, 64]
+  constexpr int kRowsBytes = kColumns * kTileBytes;
+  constexpr bool kRope = kColumns > kLatentColumns;
+  uint8_t* q = shared_tiles();      // [kLatentColumns, heads, 64]; that of rope is kept in registers
   uint8_t* rows = q + kQueryBytes;  // [2, kColumns, 64, 64]
   Shared& shared = *reinterpret_cast<Shared*>(rows + 2 * kRowsBytes);
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2; ++i) {
       init_barrier(shared.full[i], kGroupThreads + kGroupThreads / kWarp);
-      init_barrier(shared.empty[i], 2);
+      init_barrier(shared.empty[i], kMultiplyThreads / kWarp);
     }
     show_barriers();
   }
@@ -151,6 +155,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   if (threadIdx.x >= kMultiplyThreads) {
     give_registers<40>();
+    const int sequence = a.sequence_of[t];
     const int length = used_slots(a, t);
     const Cut cut = cut_of(length, blocks, parts_max);
     if (block >= (cut.by_pair ? kPair : cut.parts)) return;
@@ -160,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int tiles = parts * cut.part_tiles - (last ? cut.parts * cut.part_tiles - cut.tiles : 0);
     // Each warp gathers 16 rows of a tile. Its lanes find the rows of two tiles at once, one pair of tiles ahead, and
     // read the list two ahead.
-    const int32_t* pages = a.latents.block_tables + int64_t(a.sequence_of[t]) * a.latents.max_pages;
+    const int32_t* pages = a.latents.block_tables + int64_t(sequence) * a.latents.max_pages;
     const auto position_of = [&](int pair) {
       const int n = 2 * pair + lane / 16;
       if (n >= tiles) return -1;
@@ -178,13 +183,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll 1
       for (int i = 0; i < 2 && 2 * pair + i < tiles; ++i) {
         wait(shared.empty[i], pair % 2 ^ 1);
-        if (lane == 0)
-          reinterpret_cast<uint16_t*>(shared.used[i])[warp] = uint16_t(exist >> (16 * i));
+        if (lane == 0) reinterpret_cast<uint16_t*>(shared.used[i])[warp] = uint16_t(exist >> (16 * i));
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int r = 4 * j + lane / 8, from = 16 * i + r;
-          const char* values = static_cast<const char*>(a.latents.pages) +
-                               __shfl_sync(kAllLanes, offset, from) + c * 16;
+          const char* values =
+              static_cast<const char*>(a.latents.pages) + __shfl_sync(kAllLanes, offset, from) + c * 16;
           uint8_t* to = rows + i * kRowsBytes + piece(warp * 16 + r, c);
           const bool exists = exist >> from & 1;
 #pragma unroll
@@ -196,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
     wait_for_copies<0>();
-    if (cut.by_pair) reach_cluster(), await_cluster(), meet_cluster();
+    if (cut.by_pair) meet(1, kThreads), meet_cluster(), leave_cluster();
     return;
   }
 
@@ -204,58 +208,39 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   const int row = warp * 16 + lane / 4;  // heads of the thread: this one and 8 below it
 
-  // All of q is on its way before anything is waited for.
-  constexpr int kPieces = kHeads * kLatentDim / 8 / kMultiplyThreads,
-                kRopePieces = kHeads * kRopeDim / 8 / kMultiplyThreads;
+  // All of q is on its way before anything is waited for. Blocks begin at different places.
+  constexpr int kPieces = kHeads * kLatentDim / 8 / kMultiplyThreads;
   float4 latent[kPieces][2] = {};
-  float rope[kRopePieces][8] = {};
+  float rope[2][4][2] = {};  // columns of two steps of the group
+  const auto piece_at = [&](int j) { return int(threadIdx.x) + (j + block) % kPieces * kMultiplyThreads; };
 #pragma unroll
   for (int j = 0; j < kPieces; ++j) {
-    const int i = threadIdx.x + j * kMultiplyThreads, h = i / (kLatentDim / 8);
+    const int i = piece_at(j);
     const auto* from =
         reinterpret_cast<const float4*>(a.q_latent + (t * a.heads + first_head) * kLatentDim) + 2 * i;
-    if (h < heads) latent[j][0] = from[0], latent[j][1] = from[1];
+    if (i / (kLatentDim / 8) < heads) latent[j][0] = from[0], latent[j][1] = from[1];
   }
+  if constexpr (kRope)
 #pragma unroll
-  for (int j = 0; j < kRopePieces; ++j) {
-    const int i = threadIdx.x + j * kMultiplyThreads, h = i / (kRopeDim / 8);
-    const float* from = a.q_rope + t * a.q_rope_token_stride + (first_head + h) * a.q_rope_head_stride +
-                        i % (kRopeDim / 8) * 8;
-#pragma unroll
-    for (int d = 0; d < 8; ++d)
-      if (h < heads) rope[j][d] = from[d];
-  }
-  uint32_t between[2][4];
-#pragma unroll
-  for (int step = 0; step < 2; ++step)
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int h = row + j % 2 * 8, d = kOwnColumns * 64 + group * 32 + step * 16 + j / 2 * 8 + lane % 4 * 2;
-      float2 x = {};
-      if (h < heads)
-        x = *reinterpret_cast<const float2*>(a.q_latent + (t * a.heads + first_head + h) * kLatentDim + d);
-      between[step][j] = round_to_bf16x2(x.x, x.y);
+    for (int j = 0; j < 8; ++j) {
+      const int h = row + j % 2 * 8, d = group * 32 + j / 2 * 8 + lane % 4 * 2;
+      const float* from = a.q_rope + t * a.q_rope_token_stride + (first_head + h) * a.q_rope_head_stride + d;
+      if (h < heads) rope[j / 4][j % 4][0] = from[0], rope[j / 4][j % 4][1] = from[1];
     }
   const Cut cut = cut_of(used_slots(a, t), blocks, parts_max);
   if (block >= (cut.by_pair ? kPair : cut.parts)) return;
 #pragma unroll
   for (int j = 0; j < kPieces; ++j) {
-    const int i = threadIdx.x + j * kMultiplyThreads, h = i / (kLatentDim / 8),
-              column = i / 8 % (kLatentDim / 64);
-    if (column != kOwnColumns)
-      *reinterpret_cast<uint4*>(q + (column - (column > kOwnColumns)) * kTileBytes + piece(h, i % 8)) =
-          piece_of(latent[j][0], latent[j][1]);
+    const int i = piece_at(j), h = i / (kLatentDim / 8), column = i / 8 % kLatentColumns;
+    *reinterpret_cast<uint4*>(q + column * kTileBytes + piece(h, i % 8)) =
+        piece_of(latent[j][0], latent[j][1]);
   }
+  uint32_t q_rope[2][4];
 #pragma unroll
-  for (int j = 0; j < kRopePieces; ++j) {
-    const int i = threadIdx.x + j * kMultiplyThreads;
-    const float(&x)[8] = rope[j];
-    *reinterpret_cast<uint4*>(q + (2 * kOwnColumns - 1) * kTileBytes + piece(i / 8, i % 8)) =
-        piece_of({x[0], x[1], x[2], x[3]}, {x[4], x[5], x[6], x[7]});
-  }
+  for (int j = 0; j < 8; ++j)
+    q_rope[j / 4][j % 4] = round_to_bf16x2(rope[j / 4][j % 4][0], rope[j / 4][j % 4][1]);
   show_to_products();
   meet(1, kMultiplyThreads);
-
 
   const float scale = a.scale * kLog2E;
   const int together = 2 + warp;  // with the warp that scores the other half for the same heads
@@ -267,15 +252,16 @@ __global__ void __launch_bounds__(kThreads, 1)
     begin_multiply();
     const uint8_t* tile = rows + n % 2 * kRowsBytes;
     const uint64_t q_operand = operand(q + group * (kOwnColumns * kTileBytes)),
-                   k_operand = operand(tile + group * ((kOwnColumns + 1) * kTileBytes)),
-                   between_operand = operand(tile + kOwnColumns * kTileBytes) + (group * 64 >> 4);
+                   k_operand = operand(tile + group * (kOwnColumns * kTileBytes)),
+                   rope_operand = operand(tile + kLatentColumns * kTileBytes) + (group * 64 >> 4);
 #pragma unroll
     for (int k = 0; k < kOwnColumns * 4; ++k) {
       const int at = (k / 4 * kTileBytes + k % 4 * 32) >> 4;
       multiply(scores, q_operand + at, k_operand + at, k > 0);
     }
+    if constexpr (kRope)
 #pragma unroll
-    for (int k = 0; k < 2; ++k) multiply<false>(scores, between[k], between_operand + (k * 32 >> 4), true);
+      for (int k = 0; k < 2; ++k) multiply<false>(scores, q_rope[k], rope_operand + (k * 32 >> 4), true);
     commit_multiply();
   };
   auto* own_place = &shared.exchanged[group][0][threadIdx.x % kGroupThreads];
@@ -292,7 +278,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       take_product(scores);
     }
     for (int left = count; left > 0;) {
-      const uint32_t used = shared.used[n % 2][group] >> (lane % 4 * 2);
+      const uint32_t used = __shfl_sync(kAllLanes, lane == 0 ? shared.used[n % 2][group] : 0, 0);
       const auto give = [&](const float* x) {
 #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -310,7 +296,13 @@ __global__ void __launch_bounds__(kThreads, 1)
         const float other[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-          whole[4 * j + k] = (group == 0 ? scores[4 * j + k] : scores[16 + 4 * j + k]) + other[k];
+          whole[4 * j + k] = ((group == 0 ? scores[4 * j + k] : scores[16 + 4 * j + k]) + other[k]) * scale;
+      }
+      if (used != ~0u) {
+        const uint32_t of_thread = used >> (lane % 4 * 2);
+#pragma unroll
+        for (int j = 0; j < 16; ++j)
+          if (!(of_thread >> (j / 4 * 8 + j % 2) & 1)) whole[j] = -INFINITY;
       }
 
       // Weights relative to the largest of the half, rounded up to a power of two.
@@ -318,20 +310,16 @@ __global__ void __launch_bounds__(kThreads, 1)
       uint32_t weights[4][4];  // operands of the four steps: first those of the own half
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float largest = -INFINITY, total = 0, scaled[8];
+        float largest = -INFINITY, total = 0;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          const bool is_used = used >> (j / 2 * 8 + j % 2) & 1;
-          scaled[j] = is_used ? whole[j / 2 * 4 + half * 2 + j % 2] * scale : -INFINITY;
-          largest = fmaxf(largest, scaled[j]);
-        }
+        for (int j = 0; j < 8; ++j) largest = fmaxf(largest, whole[j / 2 * 4 + half * 2 + j % 2]);
         largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
         largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
         const float exponent = ceilf(largest);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const uint32_t pair = round_to_bf16x2(weight_of(scaled[2 * j], exponent),
-                                                weight_of(scaled[2 * j + 1], exponent));
+          const uint32_t pair = round_to_bf16x2(weight_of(whole[4 * j + 2 * half], exponent),
+                                                weight_of(whole[4 * j + 2 * half + 1], exponent));
           total += bits_to_f32(pair << 16) + bits_to_f32(pair & 0xffff0000u);
           weights[j / 2][j % 2 * 2 + half] = pair;
         }
@@ -340,8 +328,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
 #pragma unroll
       for (int step = 0; step < 2; ++step)
-        *reinterpret_cast<uint4*>(&other_place[step * kGroupThreads]) = {
-            weights[step][0], weights[step][1], weights[step][2], weights[step][3]};
+        *reinterpret_cast<uint4*>(&other_place[step * kGroupThreads]) = {weights[step][0], weights[step][1],
+                                                                         weights[step][2], weights[step][3]};
       meet(together, 2 * kWarp);
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
@@ -407,7 +395,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         if (c + 2 < kTimes) begin_sums(c + 2);
       }
       wait_multiply();
-      if (threadIdx.x % kGroupThreads == 0) arrive(shared.empty[n % 2]);
+      if (lane == 0) arrive(shared.empty[n % 2]);
       ++n;
       if (--left == 0) {
         add_sums(kTimes - 1);
@@ -420,49 +408,47 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
 
     if (cut.by_pair) {
-      // Each block ends with half of the outputs of both groups, and gets what the other has of them.
+      // Each block ends with half of the outputs of both groups, and reads what the other has of them.
       if (lane % 4 == 0)
-        for (int half = 0; half < 2; ++half) shared.seen[block][group][row + 8 * half] = seen[half];
-      meet(1, kMultiplyThreads);
-      reach_cluster(), await_cluster();  // nobody reads rows any more
+        for (int half = 0; half < 2; ++half) shared.seen[group][row + 8 * half] = seen[half];
+      meet(1, kThreads);  // nobody needs the rows any more
       constexpr int kEach = kFours / 2;
-      auto* arrived = reinterpret_cast<float4*>(rows) + threadIdx.x;  // [kEach, threads]
-      const uint32_t to = address_in(arrived, 1 - block);
+      auto* given = reinterpret_cast<float4*>(rows) + threadIdx.x;  // [kEach, threads]
       const auto give = [&](const float* part) {
 #pragma unroll
         for (int j = 0; j < kEach; ++j)
-          store_float4(to + j * (kMultiplyThreads * 16),
-                       {part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3]});
+          given[j * kMultiplyThreads] = {part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3]};
       };
       if (block == 0)
         give(sums + 4 * kEach);
       else
         give(sums);
-      if (threadIdx.x < 2 * kHeads) {
-        const int h = threadIdx.x;
-        const Softmax of_head = (&shared.seen[block][0][0])[h];
-        store_float2(address_in(&(&shared.seen[block][0][0])[h], 1 - block),
-                     {of_head.exponent, of_head.total});
-      }
       meet_cluster();
+      float4 taken[kEach];
+      const uint32_t from = address_in(given, 1 - block);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) taken[j] = load_float4(from + j * (kMultiplyThreads * 16));
       Factors once[2], twice[2];
       float ends[2];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         Softmax all[2];
+#pragma unroll
         for (int i = 0; i < 2; ++i) {
+          const Softmax own = shared.seen[i][row + 8 * half];
+          const float2 x = load_float2(address_in(&shared.seen[i][row + 8 * half], 1 - block));
+          const Softmax other = {x.x, x.y};
           all[i] = {-INFINITY, 0};
-          once[half] = add(all[i], shared.seen[0][i][row + 8 * half]);
-          twice[half] = add(all[i], shared.seen[1][i][row + 8 * half]);
+          once[half] = add(all[i], block == 0 ? own : other);
+          twice[half] = add(all[i], block == 0 ? other : own);
         }
         ends[half] = scale_of(all);
       }
       const auto end = [&](const float* part, int d) {
 #pragma unroll
         for (int j = 0; j < kEach; ++j) {
-          const float4 x = arrived[j * kMultiplyThreads];
           const float own[4] = {part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3]},
-                      other[4] = {x.x, x.y, x.z, x.w};
+                      other[4] = {taken[j].x, taken[j].y, taken[j].z, taken[j].w};
           float o[4];
 #pragma unroll
           for (int k = 0; k < 4; ++k) {
@@ -479,6 +465,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         end(sums, 0);
       else
         end(sums + 4 * kEach, kLatentDim / 4);
+      leave_cluster();
       return;
     }
 
@@ -497,57 +484,65 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-// Grid (2 * kFours * groups of heads, tokens). A thread adds two sums of one head of all parts of a token: threads are
-// [warps, lanes, 2].
-__global__ void __launch_bounds__(2 * kGroupThreads)
+// What a head has seen in both halves of tiles, and two of its sums.
+struct HeadSum {
+  float exponent = -INFINITY, totals[2] = {}, values[2] = {};
+
+  __device__ void add(const HeadSum& next) {
+    const float largest = fmaxf(exponent, next.exponent);
+    const Factors factors = {weight_of(exponent, largest), weight_of(next.exponent, largest)};
+    exponent = largest;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      totals[i] = factors.add(totals[i], next.totals[i]);
+      values[i] = factors.add(values[i], next.values[i]);
+    }
+  }
+};
+
+// Grid (2 * 2 * kFours * groups of heads, tokens). A block has 32 heads, and a thread two sums of one of them, of all
+// parts of a token.
+__global__ void __launch_bounds__(kGroupThreads)
     add_parts_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int blocks, int parts_max,
                      float* memory) {
   begin_kernel();
   const int64_t t = first + blockIdx.y;
-  const int heads_group = blockIdx.x / (2 * kFours), groups = gridDim.x / (2 * kFours);
+  const int heads_group = blockIdx.x / (4 * kFours), groups = gridDim.x / (4 * kFours);
   const Parts parts(memory, int64_t(blockIdx.y) * groups + heads_group, a.heads, parts_max);
-  const int group = blockIdx.x / kFours % 2, four = blockIdx.x % kFours, half = threadIdx.x % 2,
-            lane = threadIdx.x / 2 % kWarp, warp = threadIdx.x / 2 / kWarp,
+  const int group = blockIdx.x / (2 * kFours) % 2, four = blockIdx.x / 2 % kFours, half = threadIdx.x % 2,
+            lane = threadIdx.x / 2 % kWarp, warp = blockIdx.x % 2 * 2 + threadIdx.x / (2 * kWarp),
             row = warp * 16 + lane / 4 + half * 8;
   const int length = used_slots(a, t);
-  if (warp >= parts.warps) return;
   const Cut cut = cut_of(length, blocks, parts_max);
-  if (cut.by_pair) return;
+  if (cut.by_pair || warp >= parts.warps) return;
 
-  struct Sum {
-    float2 values = {};
-    Softmax seen[2] = {{-INFINITY, 0}, {-INFINITY, 0}};  // of the halves of tiles
-
-    __device__ void add(const Sum& next) {
-      Factors factors;
-      for (int i = 0; i < 2; ++i) factors = dsa::add(seen[i], next.seen[i]);
-      values = {factors.add(values.x, next.values.x), factors.add(values.y, next.values.y)};
-    }
-  };
-  Sum all, segment;
+  HeadSum all, segment;
   constexpr int kAtOnce = kSegmentTiles;
   const int of_segment = cut.segment_tiles / cut.part_tiles;  // parts
+  int left = of_segment;
   for (int begin = 0; begin < cut.parts; begin += kAtOnce) {
-    Sum of_part[kAtOnce];
+    HeadSum of_part[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (begin + i >= cut.parts) break;
-      of_part[i].values =
-          reinterpret_cast<const float2*>(&parts.at(begin + i, group, four, warp, lane))[half];
-      of_part[i].seen[0] = parts.seen(begin + i, 0, row), of_part[i].seen[1] = parts.seen(begin + i, 1, row);
+      const int part = min(begin + i, cut.parts - 1);
+      const float2 values = reinterpret_cast<const float2*>(&parts.at(part, group, four, warp, lane))[half];
+      const Softmax seen[2] = {parts.seen(part, 0, row), parts.seen(part, 1, row)};
+      of_part[i].exponent = seen[0].exponent;
+      of_part[i].totals[0] = seen[0].total, of_part[i].totals[1] = seen[1].total;
+      of_part[i].values[0] = values.x, of_part[i].values[1] = values.y;
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (begin + i >= cut.parts) break;
       segment.add(of_part[i]);
-      if ((begin + i + 1) % of_segment == 0 || begin + i + 1 == cut.parts) all.add(segment), segment = {};
+      if (--left == 0 || begin + i + 1 == cut.parts) all.add(segment), segment = {}, left = of_segment;
     }
   }
   const int h = heads_group * kHeads + row;
-  const float scale = scale_of(all.seen);
+  const float total = all.totals[0] + all.totals[1], scale = total == 0 ? 0 : 1 / total;
   if (h < a.heads)
     *reinterpret_cast<float2*>(a.o + (t * a.heads + h) * kLatentDim + group * (kLatentDim / 2) + 8 * four +
-                               lane % 4 * 2) = {all.values.x * scale, all.values.y * scale};
+                               lane % 4 * 2) = {all.values[0] * scale, all.values[1] * scale};
 }
 
 bool aligned(const SparseAttentionArgs& a) {
@@ -564,7 +559,7 @@ void sm90::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
   int page_shift = 0;
   while (1 << page_shift < a.latents.page_rows) ++page_shift;
   const bool fits = a.route == Route::fast && a.latents.format == CacheFormat::bf16 &&
-                    a.latent_dim == kLatentDim && a.rope_dim == kRopeDim &&
+                    a.latent_dim == kLatentDim && (a.rope_dim == kRopeDim || a.rope_dim == 0) &&
                     1 << page_shift == a.latents.page_rows && aligned(a);
   if (!fits) return cuda::sparse_attention(a, queue);
 
@@ -584,13 +579,19 @@ void sm90::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
   for (int64_t first = 0; first < a.tokens; first += fit) {
     const int64_t tokens = std::min(fit, a.tokens - first);
     const int blocks = blocks_of(tokens);
-    const int parts_max = int(std::min<int64_t>(std::min<int64_t>(tiles, kPartsMax),
-                                                scratch / Parts::floats(a.heads, 1) / tokens));
-    launch_clusters(queue, dim3(unsigned(blocks * groups), unsigned(tokens)), kPair, kThreads, kSharedBytes,
-                    sparse_attention_kernel, a, int(first), blocks, parts_max, page_shift, memory);
+    const int parts_max = int(
+        std::min<int64_t>(std::min<int64_t>(tiles, kPartsMax), scratch / Parts::floats(a.heads, 1) / tokens));
+    const auto attend = [&](auto* kernel, int columns) {
+      launch_clusters(queue, dim3(unsigned(blocks * groups), unsigned(tokens)), kPair, kThreads,
+                      shared_bytes(columns), kernel, a, int(first), blocks, parts_max, page_shift, memory);
+    };
+    if (a.rope_dim == 0)
+      attend(sparse_attention_kernel<kLatentColumns>, kLatentColumns);
+    else
+      attend(sparse_attention_kernel<kLatentColumns + 1>, kLatentColumns + 1);
     if (blocks > kPair || least > kPair)
-      launch(queue, dim3(unsigned(2 * kFours * groups), unsigned(tokens)), 2 * kGroupThreads, 0,
-             add_parts_kernel, a, int(first), blocks, parts_max, memory);
+      launch(queue, dim3(unsigned(4 * kFours * groups), unsigned(tokens)), kGroupThreads, 0, add_parts_kernel,
+             a, int(first), blocks, parts_max, memory);
   }
 }
 

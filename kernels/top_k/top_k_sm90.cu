@@ -3,17 +3,22 @@
 // The digits of the smallest key that is kept are found from the top: each block counts its keys, and all add the counts
 // of all. Then each knows how many positions the blocks before it keep, and writes its own in their order.
 #include "kernels/common/cluster_sm90.cuh"
+#include "kernels/top_k/top_k.cuh"
 #include "kernels/top_k/top_k.h"
 
 namespace dsa {
 namespace {
 
-constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
-constexpr int kBins = 2048, kDigits = 3;      // digits of 11, 11 and 10 bits
+constexpr int kThreads = kTopKThreads, kWarps = kThreads / kWarp;
 constexpr size_t kKeysBytesMax = 160 * 1024;  // of a block; longer stretches are read again from the scores
 
+constexpr int kCopies = 4;  // of each bin of the first digit, of which few have most of the keys
+
 struct Shared {
-  int counts[kDigits][kBins];
+  union {
+    int copies[kBins][kCopies];
+    int counts[kDigits][kBins];
+  };
   int sums[kWarps];
   int2 kept[kWarps];  // keys above the smallest, and equal to it; of the warps below this one
   int2 block_kept;    // of the block
@@ -21,42 +26,13 @@ struct Shared {
   int found_above;
 };
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// Rises with the score; NaN is below every number, and the zeros are equal.
-__device__ uint32_t key_of(float score) {
-  if (score != score) return 0;
-  const uint32_t bits = f32_to_bits(score + 0.f);  // -0 + 0 is +0
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-__device__ int shift_of(int digit) { return digit == 0 ? 21 : digit == 1 ? 10 : 0; }
-
-// The sum over the threads below this one.
-__device__ int sum_below(int count, int* sums) {
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  int sum = count;
-  for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-    const int below = __shfl_up_sync(kAllLanes, sum, lanes);
-    if (lane >= lanes) sum += below;
-  }
-  if (lane == kWarp - 1) sums[warp] = sum;
-  __syncthreads();
-  int before = sums[lane];
-  for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-    const int below = __shfl_up_sync(kAllLanes, before, lanes);
-    if (lane >= lanes) before += below;
-  }
-  const int below_warp = __shfl_sync(kAllLanes, before, max(warp - 1, 0));
-  return sum - count + (warp > 0 ? below_warp : 0);
-}
-#endif
-
 // Grid (kBlocks * tokens) in clusters of kBlocks. Reads scores once if the keys of a block, at most `room`, fit.
 template <int kBlocks>
 __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constant__ TopKArgs a, int room) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   auto* keys = dynamic_shared<uint32_t>();
   __shared__ Shared shared;
-  for (int i = threadIdx.x; i < kDigits * kBins; i += kThreads) (&shared.counts[0][0])[i] = 0;
+  for (int i = threadIdx.x; i < kBins * kCopies; i += kThreads) (&shared.copies[0][0])[i] = 0;
   begin_kernel();
   const int64_t t = blockIdx.x / kBlocks;
   const int block = blockIdx.x % kBlocks, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -77,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
   uint32_t least = 0;
   int equal = a.top_k;
   for (int digit = 0; digit < kDigits; ++digit) {
-    const int shift = shift_of(digit), bins = digit == 2 ? kBins / 2 : kBins;
+    const int shift = shift_of(digit), bins = bins_of(digit);
     int* counts = shared.counts[digit];
     if (digit == 0) {
       constexpr int kUnroll = 8;
@@ -91,9 +67,16 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
           if (i + j * kThreads >= count) break;
           const uint32_t key = key_of(loaded[j]);
           if (fits) keys[i + j * kThreads] = key;
-          atomicAdd(&counts[key >> shift], 1);
+          atomicAdd(&shared.copies[key >> shift][lane % kCopies], 1);
         }
       }
+      __syncthreads();
+      const int bin = 2 * int(threadIdx.x);
+      int of_low = 0, of_high = 0;
+      for (int i = 0; i < kCopies; ++i) of_low += shared.copies[bin][i], of_high += shared.copies[bin + 1][i];
+      __syncthreads();
+      *reinterpret_cast<int2*>(counts + bin) = {of_low, of_high};
+      for (int other = 1; other < kDigits; ++other) *reinterpret_cast<int2*>(shared.counts[other] + bin) = {};
     } else {
       for (int i = threadIdx.x; i < count; i += kThreads) {
         const uint32_t key = fits ? keys[i] : key_of(scores[i]);
@@ -110,7 +93,8 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
       const int2 counted = load_int2(address_in(counts + low, other));
       of.x += counted.x, of.y += counted.y;
     }
-    const int above = sum_below(of.x + of.y, shared.sums);
+    int total;
+    const int above = sum_below(of.x + of.y, shared.sums, total);
     if (above < equal && above + of.y >= equal) shared.found_digit = low + 1, shared.found_above = above;
     if (above + of.y < equal && above + of.y + of.x >= equal)
       shared.found_digit = low, shared.found_above = above + of.y;
