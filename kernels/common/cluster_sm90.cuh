@@ -49,7 +49,7 @@ void launch_clusters(Queue& queue, dim3 grid, int blocks, dim3 block, size_t sha
                      void (*kernel)(Parameters...), Args&&... args) {
   auto& cuda_queue = static_cast<CudaQueue&>(queue);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  if (shared > 8 * 1024)  // with what the kernel declares it may be more than 48 KiB
+  if (shared > 16 * 1024)  // with what the kernel declares it may be more than 48 KiB
     cuda_queue.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)));
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -23,6 +23,7 @@ constexpr int kPartsMax = 256;                         // of a token that are ke
 constexpr int kOwnColumns = kLatentColumns / 2;        // of a group; both share those of rope
 constexpr int kQueryBytes = kLatentColumns * kTileBytes;
 constexpr int kMultiplyThreads = 2 * kGroupThreads, kThreads = kMultiplyThreads + kGroupThreads;
+constexpr int kMeetMultiply = 1, kMeetAll = 2, kMeetPair = 3;  // barriers; of four pairs of warps
 constexpr int kFours = 32;  // a thread has four sums each of: of two heads, two outputs
 constexpr float kLog2E = 1.44269504f;
 
@@ -156,25 +157,32 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x >= kMultiplyThreads) {
     give_registers<40>();
     const int sequence = a.sequence_of[t];
-    const int length = used_slots(a, t);
-    const Cut cut = cut_of(length, blocks, parts_max);
-    if (block >= (cut.by_pair ? kPair : cut.parts)) return;
+    int length = list ? a.top_k : a.visible[t];
+    Cut cut = cut_of(length, blocks, parts_max);
     const int warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp, c = threadIdx.x % 8;
-    const int parts = (cut.parts - block + blocks - 1) / blocks;  // of this block
-    const bool last = parts > 0 && (cut.parts - 1) % blocks == block;
-    const int tiles = parts * cut.part_tiles - (last ? cut.parts * cut.part_tiles - cut.tiles : 0);
     // Each warp gathers 16 rows of a tile. Its lanes find the rows of two tiles at once, one pair of tiles ahead, and
     // read the list two ahead.
     const int32_t* pages = a.latents.block_tables + int64_t(sequence) * a.latents.max_pages;
     const auto position_of = [&](int pair) {
       const int n = 2 * pair + lane / 16;
-      if (n >= tiles) return -1;
       const int tile = (block + n / cut.part_tiles * blocks) * cut.part_tiles + n % cut.part_tiles;
       const int slot = tile * kTileRows + warp * 16 + lane % 16;
       return slot >= length ? -1 : list ? list[slot] : slot;
     };
     const auto page_of = [&](int p) { return p < 0 ? 0 : pages[p >> page_shift]; };
-    int position = position_of(0), page = page_of(position), next = position_of(1);
+    int position = position_of(0), next = position_of(1);  // as if the list were full
+    if (list) {
+      const int used = used_slots(a, t);
+      if (used < length) {
+        length = used, cut = cut_of(length, blocks, parts_max);
+        position = position_of(0), next = position_of(1);
+      }
+    }
+    if (block >= (cut.by_pair ? kPair : cut.parts)) return;
+    const int parts = (cut.parts - block + blocks - 1) / blocks;  // of this block
+    const bool last = parts > 0 && (cut.parts - 1) % blocks == block;
+    const int tiles = parts * cut.part_tiles - (last ? cut.parts * cut.part_tiles - cut.tiles : 0);
+    int page = page_of(position);
     for (int pair = 0; 2 * pair < tiles; ++pair) {
       const int row = position & ((1 << page_shift) - 1);
       const size_t offset = page * a.latents.page_stride + size_t(row) * (kColumns * 128);
@@ -200,7 +208,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
     wait_for_copies<0>();
-    if (cut.by_pair) meet(1, kThreads), meet_cluster(), leave_cluster();
+    if (cut.by_pair) meet(kMeetAll, kThreads), meet_cluster(), leave_cluster();
     return;
   }
 
@@ -208,7 +216,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   const int row = warp * 16 + lane / 4;  // heads of the thread: this one and 8 below it
 
-  // All of q is on its way before anything is waited for. Blocks begin at different places.
+  const Cut cut = cut_of(used_slots(a, t), blocks, parts_max);
+  if (block >= (cut.by_pair ? kPair : cut.parts)) return;
+  // All of q is on its way at once. Blocks begin at different places.
   constexpr int kPieces = kHeads * kLatentDim / 8 / kMultiplyThreads;
   float4 latent[kPieces][2] = {};
   float rope[2][4][2] = {};  // columns of two steps of the group
@@ -220,15 +230,14 @@ __global__ void __launch_bounds__(kThreads, 1)
         reinterpret_cast<const float4*>(a.q_latent + (t * a.heads + first_head) * kLatentDim) + 2 * i;
     if (i / (kLatentDim / 8) < heads) latent[j][0] = from[0], latent[j][1] = from[1];
   }
-  if constexpr (kRope)
+  if constexpr (kRope) {
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const int h = row + j % 2 * 8, d = group * 32 + j / 2 * 8 + lane % 4 * 2;
       const float* from = a.q_rope + t * a.q_rope_token_stride + (first_head + h) * a.q_rope_head_stride + d;
       if (h < heads) rope[j / 4][j % 4][0] = from[0], rope[j / 4][j % 4][1] = from[1];
     }
-  const Cut cut = cut_of(used_slots(a, t), blocks, parts_max);
-  if (block >= (cut.by_pair ? kPair : cut.parts)) return;
+  }
 #pragma unroll
   for (int j = 0; j < kPieces; ++j) {
     const int i = piece_at(j), h = i / (kLatentDim / 8), column = i / 8 % kLatentColumns;
@@ -240,10 +249,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int j = 0; j < 8; ++j)
     q_rope[j / 4][j % 4] = round_to_bf16x2(rope[j / 4][j % 4][0], rope[j / 4][j % 4][1]);
   show_to_products();
-  meet(1, kMultiplyThreads);
+  meet(kMeetMultiply, kMultiplyThreads);
 
   const float scale = a.scale * kLog2E;
-  const int together = 2 + warp;  // with the warp that scores the other half for the same heads
+  const int together = kMeetPair + warp;  // with the warp that scores the other half for the same heads
   float products[2][32];
   float(&scores)[32] = products[0];  // of a tile, before its products
   const auto begin_scores = [&](unsigned n) {
@@ -259,9 +268,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int at = (k / 4 * kTileBytes + k % 4 * 32) >> 4;
       multiply(scores, q_operand + at, k_operand + at, k > 0);
     }
-    if constexpr (kRope)
+    if constexpr (kRope) {
 #pragma unroll
       for (int k = 0; k < 2; ++k) multiply<false>(scores, q_rope[k], rope_operand + (k * 32 >> 4), true);
+    }
     commit_multiply();
   };
   auto* own_place = &shared.exchanged[group][0][threadIdx.x % kGroupThreads];
@@ -411,7 +421,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       // Each block ends with half of the outputs of both groups, and reads what the other has of them.
       if (lane % 4 == 0)
         for (int half = 0; half < 2; ++half) shared.seen[group][row + 8 * half] = seen[half];
-      meet(1, kThreads);  // nobody needs the rows any more
+      meet(kMeetAll, kThreads);  // nobody needs the rows any more
       constexpr int kEach = kFours / 2;
       auto* given = reinterpret_cast<float4*>(rows) + threadIdx.x;  // [kEach, threads]
       const auto give = [&](const float* part) {

@@ -12,13 +12,8 @@ namespace {
 constexpr int kThreads = kTopKThreads, kWarps = kThreads / kWarp;
 constexpr size_t kKeysBytesMax = 160 * 1024;  // of a block; longer stretches are read again from the scores
 
-constexpr int kCopies = 4;  // of each bin of the first digit, of which few have most of the keys
-
 struct Shared {
-  union {
-    int copies[kBins][kCopies];
-    int counts[kDigits][kBins];
-  };
+  int counts[kDigits][kBins];
   int sums[kWarps];
   int2 kept[kWarps];  // keys above the smallest, and equal to it; of the warps below this one
   int2 block_kept;    // of the block
@@ -32,7 +27,7 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   auto* keys = dynamic_shared<uint32_t>();
   __shared__ Shared shared;
-  for (int i = threadIdx.x; i < kBins * kCopies; i += kThreads) (&shared.copies[0][0])[i] = 0;
+  for (int i = threadIdx.x; i < kDigits * kBins; i += kThreads) (&shared.counts[0][0])[i] = 0;
   begin_kernel();
   const int64_t t = blockIdx.x / kBlocks;
   const int block = blockIdx.x % kBlocks, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -67,16 +62,9 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
           if (i + j * kThreads >= count) break;
           const uint32_t key = key_of(loaded[j]);
           if (fits) keys[i + j * kThreads] = key;
-          atomicAdd(&shared.copies[key >> shift][lane % kCopies], 1);
+          atomicAdd(&counts[key >> shift], 1);
         }
       }
-      __syncthreads();
-      const int bin = 2 * int(threadIdx.x);
-      int of_low = 0, of_high = 0;
-      for (int i = 0; i < kCopies; ++i) of_low += shared.copies[bin][i], of_high += shared.copies[bin + 1][i];
-      __syncthreads();
-      *reinterpret_cast<int2*>(counts + bin) = {of_low, of_high};
-      for (int other = 1; other < kDigits; ++other) *reinterpret_cast<int2*>(shared.counts[other] + bin) = {};
     } else {
       for (int i = threadIdx.x; i < count; i += kThreads) {
         const uint32_t key = fits ? keys[i] : key_of(scores[i]);
