@@ -5,12 +5,10 @@
 // c ^ (r mod 8). Wider matrices are several tiles side by side. Tiles begin at multiples of 1024 bytes.
 #pragma once
 
-#include "kernels/common/cluster_sm90.cuh"
-#include "kernels/common/cuda.cuh"
+#include "kernels/common/hopper.cuh"
 
 namespace dsa {
 
-constexpr int kGroupThreads = 128;                           // of a warpgroup
 constexpr int kTileRows = 64, kTileBytes = kTileRows * 128;  // of keys
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -28,18 +26,6 @@ __device__ inline uint4 piece_of(float4 low, float4 high) {
           round_to_bf16x2(high.z, high.w)};
 }
 
-// The warpgroup of the thread, in a way that shows the compiler that a warp agrees: addresses of operands then need no
-// vector registers.
-__device__ inline int warpgroup() { return __shfl_sync(kAllLanes, int(threadIdx.x) / kGroupThreads, 0); }
-
-// What threads wrote to shared memory becomes visible to the products that follow, of the threads that the writers meet
-// at a barrier afterwards.
-__device__ inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// Threads of the block that meet; `id` from 1 on.
-__device__ inline void meet(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // Tiles as an operand whose rows are rows of the product, and whose columns are summed over: a step of 16 columns is 32
 // bytes further.
 __device__ inline uint64_t operand(const void* tile) {
@@ -52,16 +38,9 @@ __device__ inline uint64_t operand_turned(const void* tile) {
   return (uint64_t(address_of(tile)) >> 4 & 0x3fff) | uint64_t{kTileBytes >> 4} << 16 |
          uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
 }
-__device__ inline void begin_multiply() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void commit_multiply() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until all but the last kLeft groups are done.
-template <int kLeft = 0>
-__device__ void wait_multiply() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
-}
-
-// d (+)= a b^T: 64 rows, 32, 64 or 128 outputs, 16 columns; or d (+)= a b: 64 rows, 256 outputs. Lane 4 g + q of warp w of the
-// group holds, in d[4 j ..], outputs 8 j + 2 q and 8 j + 2 q + 1 of row 16 w + g, then of row 16 w + g + 8.
+// d (+)= a b^T: 64 rows, 32, 64 or 128 outputs, 16 columns. Lane 4 g + q of warp w of the group holds, in d[4 j ..],
+// outputs 8 j + 2 q and 8 j + 2 q + 1 of row 16 w + g, then of row 16 w + g + 8. The last one has a in registers, columns
+// 2 q, 2 q + 1 of both rows, then columns 2 q + 8, 2 q + 9; with kTurned it gives a b.
 __device__ inline void multiply(float (&d)[16], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n"
@@ -122,49 +101,25 @@ __device__ inline void multiply(float (&d)[64], uint64_t a, uint64_t b, bool add
         "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
       : "l"(a), "l"(b), "r"(int(add)));
 }
-__device__ inline void multiply_turned(float (&d)[128], uint64_t a, uint64_t b, bool add) {
+template <bool kTurned>
+__device__ void multiply(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool add) {
   asm volatile(
       "{\n"
       ".reg .pred add;\n"
-      "setp.ne.b32 add, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+      "setp.ne.b32 add, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, "
       "%8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, "
-      "%40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, "
-      "%72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, "
-      "%88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, "
-      "%104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, "
-      "%120, %121, %122, %123, %124, %125, %126, %127}, "
-      "%128, %129, add, 1, 1, 0, 1;\n"
+      "%24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, add, 1, 1, %38;\n"
       "}"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
         "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
         "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
-        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
-        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]),
-        "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]),
-        "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]),
-        "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]),
-        "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]),
-        "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
-        "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
-        "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-      : "l"(a), "l"(b), "r"(int(add)));
+        "+f"(d[30]), "+f"(d[31])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)), "n"(int(kTurned)));
 }
 
 #endif

@@ -13,6 +13,10 @@ __device__ inline uint32_t address_of(const void* shared) {
 __device__ inline void meet_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// The same without showing anything: nobody leaves before all have read what they need.
+__device__ inline void leave_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
 // Where the same variable of another block of the cluster lies.
 __device__ inline uint32_t address_in(const void* shared, int block) {
   uint32_t address;
@@ -22,6 +26,11 @@ __device__ inline uint32_t address_in(const void* shared, int block) {
 __device__ inline int2 load_int2(uint32_t address) {
   int2 v;
   asm volatile("ld.shared::cluster.v2.s32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+  return v;
+}
+__device__ inline float2 load_float2(uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
   return v;
 }
 __device__ inline float4 load_float4(uint32_t address) {

@@ -388,10 +388,8 @@ class FewRows {
   }
   template <class Finish>
   __device__ void run(const Finish& finish) {
-    run([](int, int, int) { return 0.f; },
-        [&](const Tile& tile, int number, int row, int o, float sum, float) {
-          finish(tile, number, row, o, sum);
-        });
+    run([](int, int, int) { return 0.f; }, [&](const Tile& tile, int number, int row, int o, float sum,
+                                               float) { finish(tile, number, row, o, sum); });
   }
 
  private:

@@ -159,8 +159,8 @@ bool together(const LinearsArgs& a, Queue& queue) {
     const int64_t fair = 1 + rounds[i] * a.products[i].in_dim * shared_out / work;
     blocks.begin[i + 1] = blocks.begin[i] + int(std::min(rounds[i], fair));
   }
-  launch(queue, unsigned(blocks.begin[lists]), kProductWarps * kWarp, shared,
-         linears_kernel<Weights>, a, blocks, at_once);
+  launch(queue, unsigned(blocks.begin[lists]), kProductWarps * kWarp, shared, linears_kernel<Weights>, a,
+         blocks, at_once);
   return true;
 }
 

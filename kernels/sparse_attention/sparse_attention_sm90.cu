@@ -1,91 +1,119 @@
-// kernels/sparse_attention/sparse_attention_sm90.cu: wgmma on 64 heads x tiles of 64 rows, for rows of 512 + 64 values
-// that are kept as bf16.
+// kernels/sparse_attention/sparse_attention_sm90.cu: wgmma on 64 heads x tiles of 64 rows, for rows of 512 or 512 + 64
+// values that are kept as bf16.
 //
-// A cluster of two blocks takes a token and a stretch of its slots, half of it each. In a block one warpgroup gathers
-// rows into two buffers; two multiply: each scores half of the rows of a tile, and sums all of them for half of the
-// outputs. The blocks then add what they have through each other's shared memory, in their order. Lists of several
-// stretches are added up by a second kernel. All cuts depend on the list alone, and clusters take stretches in turn.
+// The slots of a token are cut into tiles, and the tiles into segments, by the length of its list alone. Each tile is
+// attended to by itself; the tiles of a segment are added up in their order, then the segments in theirs. Who does that
+// depends on how many tokens there are, and the bits do not: a pair of blocks takes two segments and adds them through
+// its shared memory; or many blocks take a segment or a tile each, and a second kernel adds.
+//
+// In a block one warpgroup gathers rows into two buffers. Two multiply: scores are the sum of what each has of them from
+// half of the columns; each weighs half of the rows of a tile, and sums all of them for half of the outputs.
+#include <algorithm>
+
 #include "kernels/common/attention_sm90.cuh"
-#include "kernels/common/cluster_sm90.cuh"
 #include "kernels/sparse_attention/sparse_attention.h"
 
 namespace dsa {
 namespace {
 
-constexpr int kLatentDim = 512, kRopeDim = 64, kColumns = (kLatentDim + kRopeDim) / 64;  // tiles side by side
-constexpr int kHeads = 64, kBlocks = 2;
-constexpr int kStretchesMax = 64, kStretchOfList = 1024,
-              kStretchOfAll = 512;  // stretches; slots of one at least
-constexpr int kRowsBytes = kColumns * kTileBytes;
+constexpr int kLatentDim = 512, kRopeDim = 64, kLatentColumns = kLatentDim / 64;  // tiles side by side
+constexpr int kHeads = 64, kPair = 2;
+constexpr int kSegmentTiles = 16, kSegmentsMax = 128;  // tiles of a segment, unless there are too many
+constexpr int kPartsMax = 256;                         // of a token that are kept for the second kernel
+constexpr int kOwnColumns = kLatentColumns / 2;        // of a group; both share those of rope
+constexpr int kQueryBytes = kLatentColumns * kTileBytes;
 constexpr int kMultiplyThreads = 2 * kGroupThreads, kThreads = kMultiplyThreads + kGroupThreads;
-constexpr int kOutStride = kLatentDim + 8;      // floats; rows start in other banks
-constexpr int kPartialFloats = kLatentDim + 2;  // sums, then their Softmax
+constexpr int kMeetMultiply = 1, kMeetAll = 2, kMeetPair = 3;  // barriers; of four pairs of warps
+constexpr int kFours = 32;  // a thread has four sums each of: of two heads, two outputs
 constexpr float kLog2E = 1.44269504f;
 
-// What a head has seen: sums are of weights 2^(score - largest) times values.
+// What a head has seen: sums are of weights 2^(score - exponent), of which the largest is from 1/2 to 1, times values.
 struct Softmax {
-  float largest, total;
+  float exponent, total;
 };
 
 struct Shared {
+  float4 exchanged[2][4][kGroupThreads];  // scores of a group, then weights for it: operands of two steps
+  float exponents[2][kHeads];             // of the largest weights of the halves
+  Softmax seen[2][kHeads];                // by the block, in both halves of its tiles
   uint64_t full[2], empty[2];
-  float largest[2][kHeads];  // of the halves of a tile
-  Softmax softmax[kHeads];
+  uint32_t used[2][2];  // of the buffers: a bit for each row of both halves
 };
-constexpr size_t kSharedBytes = 3 * kRowsBytes + kTileBytes + sizeof(Shared);
+constexpr size_t shared_bytes(int columns) {
+  return kQueryBytes + size_t(2) * columns * kTileBytes + sizeof(Shared);
+}
+static_assert(shared_bytes(kLatentColumns + 1) <= 227 * 1024);
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-__device__ void init_barrier(uint64_t& barrier, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address_of(&barrier)), "r"(count) : "memory");
+// How a token is cut: its parts are tiles or segments.
+struct Cut {
+  int tiles, segment_tiles, segments, part_tiles, parts;
+  bool by_pair;
+};
+__host__ __device__ int ceil_of(int a, int b) { return (a + b - 1) / b; }
+// Segments of a token at most.
+__host__ __device__ int segments_of(int tiles) {
+  const int segments = kPair * ceil_of(tiles, kPair * kSegmentTiles);
+  return segments < kPair ? kPair : segments > kSegmentsMax ? kSegmentsMax : segments;
 }
-__device__ void arrive(uint64_t& barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address_of(&barrier)) : "memory");
-}
-// Arrives once the copies of the thread are there.
-__device__ void arrive_with_copies(uint64_t& barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address_of(&barrier)) : "memory");
-}
-__device__ void wait(uint64_t& barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}" ::"r"(address_of(&barrier)),
-      "r"(parity)
-      : "memory");
-}
-template <int kRegisters>
-__device__ void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-__device__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+__device__ Cut cut_of(int length, int blocks, int parts_max) {
+  Cut cut;
+  cut.tiles = ceil_of(length, kTileRows);
+  cut.segment_tiles = max(1, ceil_of(cut.tiles, segments_of(cut.tiles)));
+  cut.segments = ceil_of(cut.tiles, cut.segment_tiles);
+  // A tile to add costs about four times as much as one that is added at once.
+  const bool into_tiles = cut.tiles <= parts_max &&
+                          5 * ceil_of(cut.tiles, blocks) < ceil_of(cut.segments, blocks) * cut.segment_tiles;
+  cut.by_pair = !into_tiles && cut.segments <= kPair;
+  cut.part_tiles = into_tiles ? 1 : cut.segment_tiles;
+  cut.parts = into_tiles ? cut.tiles : cut.segments;
+  return cut;
 }
 
-__device__ Softmax load_softmax(uint32_t address) {
-  Softmax s;
-  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-               : "=f"(s.largest), "=f"(s.total)
-               : "r"(address)
-               : "memory");
-  return s;
-}
-#endif
+// Where the parts of a token and 64 heads lie: sums as the threads hold them, [parts, 2, kFours, warps, lanes], then
+// what their heads have seen in the halves of tiles, [parts, 2, 16 warps].
+struct Parts {
+  float4* sums;
+  Softmax* softmax;
+  int warps;
 
-// 2^(score - largest), and 0 where nothing has been seen.
-__device__ float weight_of(float score, float largest) {
-  return exp2f(score - (largest == -INFINITY ? 0.f : largest));
+  __host__ __device__ static size_t floats(int heads, int parts) {
+    return size_t(parts) * warps_of(heads) * (2 * kFours * kWarp * 4 + 2 * 16 * 2);
+  }
+  __host__ __device__ static int warps_of(int heads) { return heads > 48 ? 4 : (heads + 15) / 16; }
+
+  __device__ Parts(float* memory, int64_t index, int heads, int parts) : warps(warps_of(heads)) {
+    memory += index * floats(heads, parts);
+    sums = reinterpret_cast<float4*>(memory);
+    softmax = reinterpret_cast<Softmax*>(sums + size_t(parts) * warps * (2 * kFours * kWarp));
+  }
+  __device__ float4& at(int part, int group, int four, int warp, int lane) const {
+    return sums[((int64_t(part) * 2 + group) * kFours + four) * (warps * kWarp) + warp * kWarp + lane];
+  }
+  __device__ Softmax& seen(int part, int group, int head) const {
+    return softmax[(part * 2 + group) * (warps * 16) + head];
+  }
+};
+
+// 2^(x - exponent), and 0 where nothing has been seen.
+__device__ float weight_of(float x, float exponent) {
+  return power_of_two(x - (exponent == -INFINITY ? 0.f : exponent));
 }
 
-// Slots of a stretch of `length` slots: those of a list, or all positions.
-__device__ int stretch_of(int length, bool is_list) {
-  const int least = is_list ? kStretchOfList : kStretchOfAll,
-            of_most = (length + kStretchesMax - 1) / kStretchesMax;
-  constexpr int kRows = kBlocks * kTileRows;
-  return max(least, (of_most + kRows - 1) / kRows * kRows);
+// How sums are added to those before: each has a factor. Never -0, so that sums may begin anywhere.
+struct Factors {
+  float before, next;
+
+  __device__ float add(float sum, float x) const { return fmaf(sum, before, fmaf(x, next, 0.f)); }
+};
+__device__ Factors add(Softmax& seen, Softmax next) {
+  const float exponent = fmaxf(seen.exponent, next.exponent);
+  const Factors factors = {weight_of(seen.exponent, exponent), weight_of(next.exponent, exponent)};
+  seen = {exponent, factors.add(seen.total, next.total)};
+  return factors;
+}
+__device__ float scale_of(const Softmax (&halves)[2]) {
+  const float total = halves[0].total + halves[1].total;
+  return total == 0 ? 0 : 1 / total;
 }
 
 // Slots of token t up to the last one in use. Each warp by itself.
@@ -100,302 +128,431 @@ __device__ int used_slots(const SparseAttentionArgs& a, int64_t t) {
   return int(__reduce_max_sync(kAllLanes, unsigned(used)));
 }
 
-// Grid (kBlocks * groups of heads * clusters, tokens) in clusters of kBlocks. Reads each row once per 64 heads. Token
-// `first` is the first of the grid and of the partials, [tokens, heads, stretches, kPartialFloats].
+// Grid (`blocks` * groups of heads, tokens) in clusters of kPair. Reads each row once per 64 heads. Token `first` is the
+// first of the grid; each keeps up to `parts_max` parts. A page has 2^page_shift rows. Rows are kColumns tiles wide.
+template <int kColumns>
 __global__ void __launch_bounds__(kThreads, 1)
-    sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int clusters,
-                            int stretches, float* partials) {
+    sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int blocks,
+                            int parts_max, int page_shift, float* memory) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* q = shared_tiles();               // [kColumns, heads, 64]
-  uint8_t* rows = q + kRowsBytes;            // [2, kColumns, 64, 64]
-  uint8_t* weights = rows + 2 * kRowsBytes;  // [heads, 64]
-  Shared& shared = *reinterpret_cast<Shared*>(weights + kTileBytes);
+  constexpr int kRowsBytes = kColumns * kTileBytes;
+  constexpr bool kRope = kColumns > kLatentColumns;
+  uint8_t* q = shared_tiles();      // [kLatentColumns, heads, 64]; that of rope is kept in registers
+  uint8_t* rows = q + kQueryBytes;  // [2, kColumns, 64, 64]
+  Shared& shared = *reinterpret_cast<Shared*>(rows + 2 * kRowsBytes);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < 2; ++i) init_barrier(shared.full[i], kGroupThreads), init_barrier(shared.empty[i], 2);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    for (int i = 0; i < 2; ++i) {
+      init_barrier(shared.full[i], kGroupThreads + kGroupThreads / kWarp);
+      init_barrier(shared.empty[i], kMultiplyThreads / kWarp);
+    }
+    show_barriers();
   }
+  __syncthreads();
   begin_kernel();
-  const int block = blockIdx.x % kBlocks, cluster = blockIdx.x / kBlocks % clusters,
-            head = blockIdx.x / kBlocks / clusters * kHeads, heads = min(kHeads, a.heads - head);
+  const int block = blockIdx.x % blocks, first_head = blockIdx.x / blocks * kHeads,
+            heads = min(kHeads, a.heads - first_head);
   const int64_t t = first + blockIdx.y;
   const int32_t* list = a.selected ? a.selected + t * a.top_k : nullptr;
-  const int length = used_slots(a, t), sequence = a.sequence_of[t],
-            slots = stretch_of(length, list != nullptr),
-            used_stretches = max(1, (length + slots - 1) / slots);
-  __syncthreads();
-  if (cluster >= used_stretches) return;  // with the whole cluster
-
-  // Of a stretch: its first tile of this block, and how many it has.
-  struct Part {
-    int slot, count;
-  };
-  const auto part_of = [&](int stretch) {
-    const int tiles = (min(slots, length - stretch * slots) + kTileRows - 1) / kTileRows,
-              of_block = (tiles + kBlocks - 1) / kBlocks, begin = min(block * of_block, tiles);
-    return Part{stretch * slots + begin * kTileRows, min(of_block, tiles - begin)};
-  };
 
   if (threadIdx.x >= kMultiplyThreads) {
-    give_registers<56>();
-    const int thread = threadIdx.x - kMultiplyThreads, c = thread % 8;
-    int n = 0;  // tiles so far
-    for (int stretch = cluster; stretch < used_stretches; stretch += clusters) {
-      const Part part = part_of(stretch);
-      for (int i = 0; i < part.count; ++i, ++n) {
-        const char* row[4];
-        bool exists[4];
+    give_registers<40>();
+    const int sequence = a.sequence_of[t];
+    int length = list ? a.top_k : a.visible[t];
+    Cut cut = cut_of(length, blocks, parts_max);
+    const int warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp, c = threadIdx.x % 8;
+    // Each warp gathers 16 rows of a tile. Its lanes find the rows of two tiles at once, one pair of tiles ahead, and
+    // read the list two ahead.
+    const int32_t* pages = a.latents.block_tables + int64_t(sequence) * a.latents.max_pages;
+    const auto position_of = [&](int pair) {
+      const int n = 2 * pair + lane / 16;
+      const int tile = (block + n / cut.part_tiles * blocks) * cut.part_tiles + n % cut.part_tiles;
+      const int slot = tile * kTileRows + warp * 16 + lane % 16;
+      return slot >= length ? -1 : list ? list[slot] : slot;
+    };
+    const auto page_of = [&](int p) { return p < 0 ? 0 : pages[p >> page_shift]; };
+    int position = position_of(0), next = position_of(1);  // as if the list were full
+    if (list) {
+      const int used = used_slots(a, t);
+      if (used < length) {
+        length = used, cut = cut_of(length, blocks, parts_max);
+        position = position_of(0), next = position_of(1);
+      }
+    }
+    if (block >= (cut.by_pair ? kPair : cut.parts)) return;
+    const int parts = (cut.parts - block + blocks - 1) / blocks;  // of this block
+    const bool last = parts > 0 && (cut.parts - 1) % blocks == block;
+    const int tiles = parts * cut.part_tiles - (last ? cut.parts * cut.part_tiles - cut.tiles : 0);
+    int page = page_of(position);
+    for (int pair = 0; 2 * pair < tiles; ++pair) {
+      const int row = position & ((1 << page_shift) - 1);
+      const size_t offset = page * a.latents.page_stride + size_t(row) * (kColumns * 128);
+      const unsigned exist = __ballot_sync(kAllLanes, position >= 0);
+      position = next, page = page_of(next), next = position_of(pair + 2);
+#pragma unroll 1
+      for (int i = 0; i < 2 && 2 * pair + i < tiles; ++i) {
+        wait(shared.empty[i], pair % 2 ^ 1);
+        if (lane == 0) reinterpret_cast<uint16_t*>(shared.used[i])[warp] = uint16_t(exist >> (16 * i));
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const int slot = part.slot + i * kTileRows + thread / 8 + 16 * j;
-          const int p = slot >= length ? -1 : list ? list[slot] : slot;
-          exists[j] = p >= 0;
-          row[j] = exists[j] ? a.latents.values<const char>(sequence, p)
-                             : static_cast<const char*>(a.latents.pages);
-        }
-        wait(shared.empty[n % 2], n / 2 % 2 ^ 1);
-        uint8_t* to = rows + n % 2 * kRowsBytes;
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
+          const int r = 4 * j + lane / 8, from = 16 * i + r;
+          const char* values =
+              static_cast<const char*>(a.latents.pages) + __shfl_sync(kAllLanes, offset, from) + c * 16;
+          uint8_t* to = rows + i * kRowsBytes + piece(warp * 16 + r, c);
+          const bool exists = exist >> from & 1;
 #pragma unroll
           for (int column = 0; column < kColumns; ++column)
-            copy_async(to + column * kTileBytes + piece(thread / 8 + 16 * j, c),
-                       row[j] + column * 128 + c * 16, exists[j]);
-        arrive_with_copies(shared.full[n % 2]);
+            copy_async(to + column * kTileBytes, values + column * 128, exists);
+        }
+        arrive_with_copies(shared.full[i]);
+        if (lane == 0) arrive(shared.full[i]);
       }
-      meet_cluster(), meet_cluster(), meet_cluster();
     }
+    wait_for_copies<0>();
+    if (cut.by_pair) meet(kMeetAll, kThreads), meet_cluster(), leave_cluster();
     return;
   }
 
-  take_registers<216>();
+  take_registers<232>();
   const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   const int row = warp * 16 + lane / 4;  // heads of the thread: this one and 8 below it
-  constexpr int kAtOnce = 8;             // pieces that a thread has on their way
-  for (int first = threadIdx.x; first < kHeads * kLatentDim / 8; first += kAtOnce * kMultiplyThreads) {
-    float4 values[kAtOnce][2] = {};
+
+  const Cut cut = cut_of(used_slots(a, t), blocks, parts_max);
+  if (block >= (cut.by_pair ? kPair : cut.parts)) return;
+  // All of q is on its way at once. Blocks begin at different places.
+  constexpr int kPieces = kHeads * kLatentDim / 8 / kMultiplyThreads;
+  float4 latent[kPieces][2] = {};
+  float rope[2][4][2] = {};  // columns of two steps of the group
+  const auto piece_at = [&](int j) { return int(threadIdx.x) + (j + block) % kPieces * kMultiplyThreads; };
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int i = first + j * kMultiplyThreads, h = i / (kLatentDim / 8);
-      const auto* from = reinterpret_cast<const float4*>(a.q_latent + (t * a.heads + head) * kLatentDim);
-      if (h < heads) values[j][0] = from[2 * i], values[j][1] = from[2 * i + 1];
-    }
+  for (int j = 0; j < kPieces; ++j) {
+    const int i = piece_at(j);
+    const auto* from =
+        reinterpret_cast<const float4*>(a.q_latent + (t * a.heads + first_head) * kLatentDim) + 2 * i;
+    if (i / (kLatentDim / 8) < heads) latent[j][0] = from[0], latent[j][1] = from[1];
+  }
+  if constexpr (kRope) {
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int i = first + j * kMultiplyThreads, h = i / (kLatentDim / 8),
-                column = i / 8 % (kLatentDim / 64);
-      *reinterpret_cast<uint4*>(q + column * kTileBytes + piece(h, i % 8)) =
-          piece_of(values[j][0], values[j][1]);
+    for (int j = 0; j < 8; ++j) {
+      const int h = row + j % 2 * 8, d = group * 32 + j / 2 * 8 + lane % 4 * 2;
+      const float* from = a.q_rope + t * a.q_rope_token_stride + (first_head + h) * a.q_rope_head_stride + d;
+      if (h < heads) rope[j / 4][j % 4][0] = from[0], rope[j / 4][j % 4][1] = from[1];
     }
   }
 #pragma unroll
-  for (int i = threadIdx.x; i < kHeads * kRopeDim / 8; i += kMultiplyThreads) {
-    const int h = i / 8;
-    float x[8] = {};
-    const float* from = a.q_rope + t * a.q_rope_token_stride + (head + h) * a.q_rope_head_stride + i % 8 * 8;
-#pragma unroll
-    for (int j = 0; j < 8; ++j)
-      if (h < heads) x[j] = from[j];
-    *reinterpret_cast<uint4*>(q + kLatentDim / 64 * kTileBytes + piece(h, i % 8)) =
-        piece_of({x[0], x[1], x[2], x[3]}, {x[4], x[5], x[6], x[7]});
+  for (int j = 0; j < kPieces; ++j) {
+    const int i = piece_at(j), h = i / (kLatentDim / 8), column = i / 8 % kLatentColumns;
+    *reinterpret_cast<uint4*>(q + column * kTileBytes + piece(h, i % 8)) =
+        piece_of(latent[j][0], latent[j][1]);
   }
+  uint32_t q_rope[2][4];
+#pragma unroll
+  for (int j = 0; j < 8; ++j)
+    q_rope[j / 4][j % 4] = round_to_bf16x2(rope[j / 4][j % 4][0], rope[j / 4][j % 4][1]);
   show_to_products();
-  meet(1, kMultiplyThreads);
+  meet(kMeetMultiply, kMultiplyThreads);
 
-  int n = 0;  // tiles so far
-  for (int stretch = cluster; stretch < used_stretches; stretch += clusters) {
-    const int count = part_of(stretch).count, slot_begin = part_of(stretch).slot;
-    float sums[128] = {};
-    float largest[2] = {-INFINITY, -INFINITY}, total[2] = {};
-    const float scale = a.scale * kLog2E;
-    const auto rows_used = [&](int i) {  // of the half of tile i that the group scores, a bit each
-      const int slot = slot_begin + i * kTileRows + group * 32 + lane;
-      return __ballot_sync(kAllLanes, slot < length && (!list || list[slot] >= 0));
-    };
-    float factor[2];
-    const auto begin_scores = [&](int i, float(&scores)[16]) {
-      wait(shared.full[(n + i) % 2], (n + i) / 2 % 2);
-      show_to_products();
-      begin_multiply();
-      const uint64_t q_operand = operand(q),
-                     k_operand = operand(rows + (n + i) % 2 * kRowsBytes + group * (kTileBytes / 2));
+  const float scale = a.scale * kLog2E;
+  const int together = kMeetPair + warp;  // with the warp that scores the other half for the same heads
+  float products[2][32];
+  float(&scores)[32] = products[0];  // of a tile, before its products
+  const auto begin_scores = [&](unsigned n) {
+    wait(shared.full[n % 2], n / 2 % 2);
+    show_to_products();
+    begin_multiply();
+    const uint8_t* tile = rows + n % 2 * kRowsBytes;
+    const uint64_t q_operand = operand(q + group * (kOwnColumns * kTileBytes)),
+                   k_operand = operand(tile + group * (kOwnColumns * kTileBytes)),
+                   rope_operand = operand(tile + kLatentColumns * kTileBytes) + (group * 64 >> 4);
 #pragma unroll
-      for (int k = 0; k < kColumns * 4; ++k) {
-        const int at = (k / 4 * kTileBytes + k % 4 * 32) >> 4;
-        multiply(scores, q_operand + at, k_operand + at, k > 0);
-      }
-      commit_multiply();
-    };
-    // Scores become weights relative to the new maximum; what was summed before shrinks by a factor.
-    const auto weigh = [&](unsigned used, float(&scores)[16]) {
-      float next[2] = {largest[0], largest[1]};
+    for (int k = 0; k < kOwnColumns * 4; ++k) {
+      const int at = (k / 4 * kTileBytes + k % 4 * 32) >> 4;
+      multiply(scores, q_operand + at, k_operand + at, k > 0);
+    }
+    if constexpr (kRope) {
 #pragma unroll
-      for (int j = 0; j < 16; ++j) {
-        const bool is_used = used >> (j / 4 * 8 + lane % 4 * 2 + j % 2) & 1;
-        scores[j] = is_used ? scores[j] * scale : -INFINITY;
-        next[j / 2 % 2] = fmaxf(next[j / 2 % 2], scores[j]);
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        next[half] = fmaxf(next[half], __shfl_xor_sync(kAllLanes, next[half], 1));
-        next[half] = fmaxf(next[half], __shfl_xor_sync(kAllLanes, next[half], 2));
-        if (lane % 4 == 0) shared.largest[group][row + 8 * half] = next[half];
-      }
-      meet(1, kMultiplyThreads);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        next[half] = fmaxf(next[half], shared.largest[1 - group][row + 8 * half]);
-        factor[half] = largest[half] == next[half] ? 1.f : exp2f(largest[half] - next[half]);
-        largest[half] = next[half];
-        total[half] *= factor[half];
-      }
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const uint32_t pair = round_to_bf16x2(weight_of(scores[4 * j + 2 * half], next[half]),
-                                                weight_of(scores[4 * j + 2 * half + 1], next[half]));
-          total[half] += bits_to_f32(pair << 16) + bits_to_f32(pair & 0xffff0000u);
-          *reinterpret_cast<uint32_t*>(weights + piece(row + 8 * half, group * 4 + j) + lane % 4 * 4) = pair;
-        }
-      show_to_products();
-      meet(2, kMultiplyThreads);
-    };
-    const auto begin_sums = [&](int i) {
-      if (__any_sync(kAllLanes, factor[0] != 1 || factor[1] != 1)) {
-#pragma unroll
-        for (int j = 0; j < 128; ++j) sums[j] *= factor[j / 2 % 2];
-      }
-      begin_multiply();
-      const uint64_t weights_operand = operand(weights),
-                     v_operand = operand_turned(rows + (n + i) % 2 * kRowsBytes +
-                                                group * (kLatentDim / 128 * kTileBytes));
-#pragma unroll
-      for (int k = 0; k < kTileRows / 16; ++k)
-        multiply_turned(sums, weights_operand + (k * 32 >> 4), v_operand + (k * 2048 >> 4), true);
-      commit_multiply();
-    };
+      for (int k = 0; k < 2; ++k) multiply<false>(scores, q_rope[k], rope_operand + (k * 32 >> 4), true);
+    }
+    commit_multiply();
+  };
+  auto* own_place = &shared.exchanged[group][0][threadIdx.x % kGroupThreads];
+  auto* other_place = &shared.exchanged[1 - group][0][threadIdx.x % kGroupThreads];
 
+  unsigned n = 0;  // tiles so far
+  for (int part = block;; part += blocks) {
+    float sums[4 * kFours] = {};
+    Softmax seen[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
+    const int count = min(cut.part_tiles, cut.tiles - part * cut.part_tiles);
     if (count > 0) {
-      unsigned used = rows_used(0);
-      {
-        float scores[16];
-        begin_scores(0, scores);
-        wait_multiply();
-        weigh(used, scores);
-      }
-      // The sums of a tile are multiplied, and right behind them the scores of the next.
-      for (int i = 1; i < count; ++i) {
-        float scores[16];
-        begin_sums(i - 1);
-        begin_scores(i, scores);
-        used = rows_used(i);
-        wait_multiply<1>();
-        if (threadIdx.x % kGroupThreads == 0) arrive(shared.empty[(n + i - 1) % 2]);
-        wait_multiply();
-        weigh(used, scores);
-      }
-      begin_sums(count - 1);
+      begin_scores(n);
       wait_multiply();
-      if (threadIdx.x % kGroupThreads == 0) arrive(shared.empty[(n + count - 1) % 2]);
-      n += count;
+      take_product(scores);
     }
-
-    // The softmax of the block, then that of the cluster.
+    for (int left = count; left > 0;) {
+      const uint32_t used = __shfl_sync(kAllLanes, lane == 0 ? shared.used[n % 2][group] : 0, 0);
+      const auto give = [&](const float* x) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      total[half] += __shfl_xor_sync(kAllLanes, total[half], 1);
-      total[half] += __shfl_xor_sync(kAllLanes, total[half], 2);
-      if (lane % 4 == 0) shared.largest[group][row + 8 * half] = total[half];
-    }
-    meet(1, kMultiplyThreads);
-    if (group == 0 && lane % 4 == 0)
+        for (int j = 0; j < 4; ++j)
+          own_place[j * kGroupThreads] = {x[4 * j], x[4 * j + 1], x[4 * j + 2], x[4 * j + 3]};
+      };
+      if (group == 0)
+        give(scores + 16);
+      else
+        give(scores);
+      meet(together, 2 * kWarp);
+      float whole[16];  // scores of the own half
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float4 x = other_place[j * kGroupThreads];
+        const float other[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          whole[4 * j + k] = ((group == 0 ? scores[4 * j + k] : scores[16 + 4 * j + k]) + other[k]) * scale;
+      }
+      if (used != ~0u) {
+        const uint32_t of_thread = used >> (lane % 4 * 2);
+#pragma unroll
+        for (int j = 0; j < 16; ++j)
+          if (!(of_thread >> (j / 4 * 8 + j % 2) & 1)) whole[j] = -INFINITY;
+      }
+
+      // Weights relative to the largest of the half, rounded up to a power of two.
+      Softmax of_tile[2];
+      uint32_t weights[4][4];  // operands of the four steps: first those of the own half
+#pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int h = row + 8 * half;
-        shared.softmax[h] = {largest[half], shared.largest[0][h] + shared.largest[1][h]};
-      }
-    meet_cluster();
-    const bool whole = used_stretches == 1;
-    Softmax all[2];
+        float largest = -INFINITY, total = 0;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      Softmax part[kBlocks];
-      all[half] = {-INFINITY, 0};
-      for (int i = 0; i < kBlocks; ++i) {
-        part[i] = load_softmax(address_in(&shared.softmax[row + 8 * half], i));
-        all[half].largest = fmaxf(all[half].largest, part[i].largest);
+        for (int j = 0; j < 8; ++j) largest = fmaxf(largest, whole[j / 2 * 4 + half * 2 + j % 2]);
+        largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, 2));
+        const float exponent = ceilf(largest);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const uint32_t pair = round_to_bf16x2(weight_of(whole[4 * j + 2 * half], exponent),
+                                                weight_of(whole[4 * j + 2 * half + 1], exponent));
+          total += bits_to_f32(pair << 16) + bits_to_f32(pair & 0xffff0000u);
+          weights[j / 2][j % 2 * 2 + half] = pair;
+        }
+        of_tile[half] = {exponent, total};
+        if (lane % 4 == 0) shared.exponents[group][row + 8 * half] = exponent;
       }
-      for (int i = 0; i < kBlocks; ++i)
-        all[half].total = fmaf(part[i].total, weight_of(part[i].largest, all[half].largest), all[half].total);
-      factor[half] = weight_of(largest[half], all[half].largest);
-      if (whole) factor[half] = all[half].total == 0 ? 0 : factor[half] / all[half].total;
+#pragma unroll
+      for (int step = 0; step < 2; ++step)
+        *reinterpret_cast<uint4*>(&other_place[step * kGroupThreads]) = {weights[step][0], weights[step][1],
+                                                                         weights[step][2], weights[step][3]};
+      meet(together, 2 * kWarp);
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {
+        const uint4 other = *reinterpret_cast<const uint4*>(&own_place[step * kGroupThreads]);
+        weights[2 + step][0] = other.x, weights[2 + step][1] = other.y;
+        weights[2 + step][2] = other.z, weights[2 + step][3] = other.w;
+      }
+      // Those of both halves relative to the same.
+      Factors factors[2];
+      float shrink[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float own = of_tile[half].exponent, other = shared.exponents[1 - group][row + 8 * half],
+                    exponent = fmaxf(own, other);
+        shrink[half] = weight_of(own, exponent);
+        const float of_other = weight_of(other, exponent);
+        const uint32_t own_pair = round_to_bf16x2(shrink[half], shrink[half]),
+                       other_pair = round_to_bf16x2(of_other, of_other);
+#pragma unroll
+        for (int step = 0; step < 2; ++step)
+#pragma unroll
+          for (int j = half; j < 4; j += 2) {
+            weights[step][j] = multiply_bf16x2(weights[step][j], own_pair);
+            weights[2 + step][j] = multiply_bf16x2(weights[2 + step][j], other_pair);
+          }
+        of_tile[half].exponent = exponent;
+      }
+
+      // Sums of the tile, 64 outputs at a time, are added to those before while the next ones are multiplied.
+      constexpr int kTimes = kLatentDim / 2 / 64;
+      const auto begin_sums = [&](int c) {
+        const uint64_t v_operand =
+            operand_turned(rows + n % 2 * kRowsBytes + (group * kTimes + c) * kTileBytes);
+        begin_multiply();
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+          const int half = step < 2 ? group : 1 - group;
+          multiply<true>(products[c % 2], weights[step], v_operand + ((half * 2 + step % 2) * 2048 >> 4),
+                         step > 0);
+        }
+        commit_multiply();
+      };
+      const auto add_sums = [&](int c) {
+        take_product(products[c % 2]);
+#pragma unroll
+        for (int j = 0; j < 32; ++j)
+          sums[c * 32 + j] = factors[j / 2 % 2].add(sums[c * 32 + j], products[c % 2][j]);
+      };
+      begin_sums(0);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float& total = of_tile[half].total;
+        total += __shfl_xor_sync(kAllLanes, total, 1);
+        total += __shfl_xor_sync(kAllLanes, total, 2);
+        total *= shrink[half];
+        factors[half] = add(seen[half], of_tile[half]);
+      }
+      begin_sums(1);
+#pragma unroll
+      for (int c = 0; c < kTimes - 1; ++c) {
+        wait_multiply<1>();
+        add_sums(c);
+        if (c + 2 < kTimes) begin_sums(c + 2);
+      }
+      wait_multiply();
+      if (lane == 0) arrive(shared.empty[n % 2]);
+      ++n;
+      if (--left == 0) {
+        add_sums(kTimes - 1);
+        break;
+      }
+      begin_scores(n);
+      add_sums(kTimes - 1);
+      wait_multiply();
+      take_product(scores);
     }
 
-    // What the block has, in the place of its rows; each block then adds up its part of the heads.
-    auto* out = reinterpret_cast<float*>(rows);  // [heads, kOutStride]
+    if (cut.by_pair) {
+      // Each block ends with half of the outputs of both groups, and reads what the other has of them.
+      if (lane % 4 == 0)
+        for (int half = 0; half < 2; ++half) shared.seen[group][row + 8 * half] = seen[half];
+      meet(kMeetAll, kThreads);  // nobody needs the rows any more
+      constexpr int kEach = kFours / 2;
+      auto* given = reinterpret_cast<float4*>(rows) + threadIdx.x;  // [kEach, threads]
+      const auto give = [&](const float* part) {
 #pragma unroll
-    for (int j = 0; j < 32; ++j)
+        for (int j = 0; j < kEach; ++j)
+          given[j * kMultiplyThreads] = {part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3]};
+      };
+      if (block == 0)
+        give(sums + 4 * kEach);
+      else
+        give(sums);
+      meet_cluster();
+      float4 taken[kEach];
+      const uint32_t from = address_in(given, 1 - block);
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        *reinterpret_cast<float2*>(out + (row + 8 * half) * kOutStride + group * 256 + 8 * j +
-                                   lane % 4 * 2) = {sums[4 * j + 2 * half] * factor[half],
-                                                    sums[4 * j + 2 * half + 1] * factor[half]};
-    meet_cluster();
-    constexpr int kBlockHeads = kHeads / kBlocks;
-    const int64_t partial =
-        (int64_t(blockIdx.y) * a.heads + head) * stretches + stretch;  // of the first head
-#pragma unroll 4
-    for (int i = threadIdx.x; i < kBlockHeads * kLatentDim / 4; i += kMultiplyThreads) {
-      const int h = block * kBlockHeads + i / (kLatentDim / 4), d = i % (kLatentDim / 4) * 4;
-      float4 sum = {};
+      for (int j = 0; j < kEach; ++j) taken[j] = load_float4(from + j * (kMultiplyThreads * 16));
+      Factors once[2], twice[2];
+      float ends[2];
 #pragma unroll
-      for (int from = 0; from < kBlocks; ++from) {
-        const float4 x = load_float4(address_in(out + h * kOutStride + d, from));
-        sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+      for (int half = 0; half < 2; ++half) {
+        Softmax all[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const Softmax own = shared.seen[i][row + 8 * half];
+          const float2 x = load_float2(address_in(&shared.seen[i][row + 8 * half], 1 - block));
+          const Softmax other = {x.x, x.y};
+          all[i] = {-INFINITY, 0};
+          once[half] = add(all[i], block == 0 ? own : other);
+          twice[half] = add(all[i], block == 0 ? other : own);
+        }
+        ends[half] = scale_of(all);
       }
-      if (h >= heads) continue;
-      if (whole) {
-        *reinterpret_cast<float4*>(a.o + (t * a.heads + head + h) * kLatentDim + d) = sum;
-      } else {
-        auto* to = reinterpret_cast<float2*>(partials + (partial + h * stretches) * kPartialFloats + d);
-        to[0] = {sum.x, sum.y}, to[1] = {sum.z, sum.w};
-      }
+      const auto end = [&](const float* part, int d) {
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+          const float own[4] = {part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3]},
+                      other[4] = {taken[j].x, taken[j].y, taken[j].z, taken[j].w};
+          float o[4];
+#pragma unroll
+          for (int k = 0; k < 4; ++k) {
+            const float one = block == 0 ? own[k] : other[k], two = block == 0 ? other[k] : own[k];
+            o[k] = twice[k / 2].add(once[k / 2].add(0.f, one), two) * ends[k / 2];
+          }
+          float* to = a.o + (t * a.heads + first_head + row) * kLatentDim + group * (kLatentDim / 2) + d +
+                      8 * j + lane % 4 * 2;
+          if (row < heads) *reinterpret_cast<float2*>(to) = {o[0], o[1]};
+          if (row + 8 < heads) *reinterpret_cast<float2*>(to + 8 * kLatentDim) = {o[2], o[3]};
+        }
+      };
+      if (block == 0)
+        end(sums, 0);
+      else
+        end(sums + 4 * kEach, kLatentDim / 4);
+      leave_cluster();
+      return;
     }
-    if (!whole && block == 0 && group == 0 && lane % 4 == 0)
-      for (int half = 0; half < 2; ++half)
-        if (const int h = row + 8 * half; h < heads)
-          *reinterpret_cast<Softmax*>(partials + (partial + h * stretches) * kPartialFloats + kLatentDim) =
-              all[half];
-    meet_cluster();  // nobody leaves or goes on whose memory is being read
+
+    const Parts parts(memory, int64_t(blockIdx.y) * (gridDim.x / blocks) + blockIdx.x / blocks, a.heads,
+                      parts_max);
+    if (warp < parts.warps) {
+#pragma unroll
+      for (int j = 0; j < kFours; ++j)
+        parts.at(part, group, j, warp, lane) = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2],
+                                                sums[4 * j + 3]};
+      if (lane % 4 == 0)
+        for (int half = 0; half < 2; ++half) parts.seen(part, group, row + 8 * half) = seen[half];
+    }
+    if (part + blocks >= cut.parts) break;
   }
 #endif
 }
 
-// Adds the stretches of lists that have several, one block a head.
-void add_stretches(const SparseAttentionArgs& a, int64_t first, int64_t tokens, int stretches,
-                   const float* partials, Queue& queue) {
-  each_block(queue, tokens * a.heads, 128, [=] __device__(int64_t i) {
-    const int64_t t = first + i / a.heads;
-    const int length = used_slots(a, t), slots = stretch_of(length, a.selected != nullptr);
-    if (length <= slots) return;
-    const float* parts = partials + i * stretches * kPartialFloats;
-    const int used = (length + slots - 1) / slots;
-    float largest = -INFINITY, total = 0;
-#pragma unroll 4
-    for (int s = 0; s < used; ++s) largest = fmaxf(largest, parts[s * kPartialFloats + kLatentDim]);
-    float4 sum = {};
-#pragma unroll 4
-    for (int s = 0; s < used; ++s) {
-      const float* part = parts + s * kPartialFloats;
-      const float factor = weight_of(part[kLatentDim], largest);
-      total = fmaf(part[kLatentDim + 1], factor, total);
-      const auto* x = reinterpret_cast<const float2*>(part + threadIdx.x * 4);
-      sum.x = fmaf(x[0].x, factor, sum.x), sum.y = fmaf(x[0].y, factor, sum.y);
-      sum.z = fmaf(x[1].x, factor, sum.z), sum.w = fmaf(x[1].y, factor, sum.w);
+// What a head has seen in both halves of tiles, and two of its sums.
+struct HeadSum {
+  float exponent = -INFINITY, totals[2] = {}, values[2] = {};
+
+  __device__ void add(const HeadSum& next) {
+    const float largest = fmaxf(exponent, next.exponent);
+    const Factors factors = {weight_of(exponent, largest), weight_of(next.exponent, largest)};
+    exponent = largest;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      totals[i] = factors.add(totals[i], next.totals[i]);
+      values[i] = factors.add(values[i], next.values[i]);
     }
-    const float scale = total == 0 ? 0 : 1 / total;
-    auto* o = reinterpret_cast<float4*>(a.o + (t * a.heads + i % a.heads) * kLatentDim);
-    o[threadIdx.x] = {sum.x * scale, sum.y * scale, sum.z * scale, sum.w * scale};
-  });
+  }
+};
+
+// Grid (2 * 2 * kFours * groups of heads, tokens). A block has 32 heads, and a thread two sums of one of them, of all
+// parts of a token.
+__global__ void __launch_bounds__(kGroupThreads)
+    add_parts_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int blocks, int parts_max,
+                     float* memory) {
+  begin_kernel();
+  const int64_t t = first + blockIdx.y;
+  const int heads_group = blockIdx.x / (4 * kFours), groups = gridDim.x / (4 * kFours);
+  const Parts parts(memory, int64_t(blockIdx.y) * groups + heads_group, a.heads, parts_max);
+  const int group = blockIdx.x / (2 * kFours) % 2, four = blockIdx.x / 2 % kFours, half = threadIdx.x % 2,
+            lane = threadIdx.x / 2 % kWarp, warp = blockIdx.x % 2 * 2 + threadIdx.x / (2 * kWarp),
+            row = warp * 16 + lane / 4 + half * 8;
+  const int length = used_slots(a, t);
+  const Cut cut = cut_of(length, blocks, parts_max);
+  if (cut.by_pair || warp >= parts.warps) return;
+
+  HeadSum all, segment;
+  constexpr int kAtOnce = kSegmentTiles;
+  const int of_segment = cut.segment_tiles / cut.part_tiles;  // parts
+  int left = of_segment;
+  for (int begin = 0; begin < cut.parts; begin += kAtOnce) {
+    HeadSum of_part[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int part = min(begin + i, cut.parts - 1);
+      const float2 values = reinterpret_cast<const float2*>(&parts.at(part, group, four, warp, lane))[half];
+      const Softmax seen[2] = {parts.seen(part, 0, row), parts.seen(part, 1, row)};
+      of_part[i].exponent = seen[0].exponent;
+      of_part[i].totals[0] = seen[0].total, of_part[i].totals[1] = seen[1].total;
+      of_part[i].values[0] = values.x, of_part[i].values[1] = values.y;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + i >= cut.parts) break;
+      segment.add(of_part[i]);
+      if (--left == 0 || begin + i + 1 == cut.parts) all.add(segment), segment = {}, left = of_segment;
+    }
+  }
+  const int h = heads_group * kHeads + row;
+  const float total = all.totals[0] + all.totals[1], scale = total == 0 ? 0 : 1 / total;
+  if (h < a.heads)
+    *reinterpret_cast<float2*>(a.o + (t * a.heads + h) * kLatentDim + group * (kLatentDim / 2) + 8 * four +
+                               lane % 4 * 2) = {all.values[0] * scale, all.values[1] * scale};
 }
 
 bool aligned(const SparseAttentionArgs& a) {
@@ -409,27 +566,42 @@ bool aligned(const SparseAttentionArgs& a) {
 void sm90::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
   auto& cuda_queue = static_cast<CudaQueue&>(queue);
   const int64_t positions = a.selected ? a.top_k : int64_t(a.latents.max_pages) * a.latents.page_rows;
-  const int64_t stretches_at_least = ceil_div(positions, a.selected ? kStretchOfList : kStretchOfAll);
-  const int64_t stretches = stretches_at_least < kStretchesMax ? stretches_at_least : kStretchesMax;
-  const int64_t of_token = stretches > 1 ? stretches * a.heads * kPartialFloats : 0;
-  const int64_t fit =
-      of_token > 0 ? int64_t(cuda_queue.scratch_bytes() / sizeof(float)) / of_token : a.tokens;
+  int page_shift = 0;
+  while (1 << page_shift < a.latents.page_rows) ++page_shift;
   const bool fits = a.route == Route::fast && a.latents.format == CacheFormat::bf16 &&
-                    a.latent_dim == kLatentDim && a.rope_dim == kRopeDim && fit > 0 && aligned(a);
+                    a.latent_dim == kLatentDim && (a.rope_dim == kRopeDim || a.rope_dim == 0) &&
+                    1 << page_shift == a.latents.page_rows && aligned(a);
   if (!fits) return cuda::sparse_attention(a, queue);
 
-  auto* partials = static_cast<float*>(cuda_queue.scratch());
-  const int64_t groups = ceil_div(a.heads, kHeads);
+  // As many blocks as run together, a pair for each token at least.
+  const int64_t groups = ceil_div(a.heads, kHeads), tiles = ceil_div(positions, kTileRows);
+  const auto blocks_of = [&](int64_t tokens) {
+    const int64_t pairs = cuda_queue.device().multiprocessors / (kPair * groups * tokens),
+                  useful = ceil_div(tiles, kPair);
+    return int(kPair * std::max<int64_t>(1, std::min(pairs, useful)));
+  };
+  const size_t scratch = cuda_queue.scratch_bytes() / sizeof(float) / size_t(groups);
+  const int least = segments_of(int(tiles));
+  const int64_t fit = least <= kPair ? a.tokens : int64_t(scratch / Parts::floats(a.heads, least));
+  if (fit == 0) return cuda::sparse_attention(a, queue);
+
+  auto* memory = static_cast<float*>(cuda_queue.scratch());
   for (int64_t first = 0; first < a.tokens; first += fit) {
-    const int64_t tokens = a.tokens - first < fit ? a.tokens - first : fit;
-    // As many clusters as run together, at least one for each token and no more than there are stretches.
-    int64_t clusters = cuda_queue.device().multiprocessors / (kBlocks * groups * tokens);
-    clusters = clusters > stretches ? stretches : clusters;
-    clusters = clusters < 1 ? 1 : clusters;
-    launch_clusters(queue, dim3(unsigned(kBlocks * groups * clusters), unsigned(tokens)), kBlocks, kThreads,
-                    kSharedBytes, sparse_attention_kernel, a, int(first), int(clusters), int(stretches),
-                    partials);
-    if (stretches > 1) add_stretches(a, first, tokens, int(stretches), partials, queue);
+    const int64_t tokens = std::min(fit, a.tokens - first);
+    const int blocks = blocks_of(tokens);
+    const int parts_max = int(
+        std::min<int64_t>(std::min<int64_t>(tiles, kPartsMax), scratch / Parts::floats(a.heads, 1) / tokens));
+    const auto attend = [&](auto* kernel, int columns) {
+      launch_clusters(queue, dim3(unsigned(blocks * groups), unsigned(tokens)), kPair, kThreads,
+                      shared_bytes(columns), kernel, a, int(first), blocks, parts_max, page_shift, memory);
+    };
+    if (a.rope_dim == 0)
+      attend(sparse_attention_kernel<kLatentColumns>, kLatentColumns);
+    else
+      attend(sparse_attention_kernel<kLatentColumns + 1>, kLatentColumns + 1);
+    if (blocks > kPair || least > kPair)
+      launch(queue, dim3(unsigned(4 * kFours * groups), unsigned(tokens)), kGroupThreads, 0, add_parts_kernel,
+             a, int(first), blocks, parts_max, memory);
   }
 }
 

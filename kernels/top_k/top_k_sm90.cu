@@ -4,13 +4,13 @@
 // of all. Then each knows how many positions the blocks before it keep, and writes its own in their order. With a guess from
 // the step before, only keys from there on are counted, which are few; should it turn out too high, they all are.
 #include "kernels/common/cluster_sm90.cuh"
+#include "kernels/top_k/top_k.cuh"
 #include "kernels/top_k/top_k.h"
 
 namespace dsa {
 namespace {
 
-constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
-constexpr int kBins = 2048, kDigits = 3;      // digits of 11, 11 and 10 bits
+constexpr int kThreads = kTopKThreads, kWarps = kThreads / kWarp;
 constexpr size_t kKeysBytesMax = 160 * 1024;  // of a block; longer stretches are read again from the scores
 
 struct Shared {
@@ -19,40 +19,14 @@ struct Shared {
   int2 kept[kWarps];  // keys above the smallest, and equal to it; of the warps below this one
   int2 block_kept;    // of the block
   uint32_t found_digit;
-  int found_above, counted;
+  int found_above;
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// Rises with the score; NaN is below every number, and the zeros are equal.
-__device__ uint32_t key_of(float score) {
-  if (score != score) return 0;
-  const uint32_t bits = f32_to_bits(score + 0.f);  // -0 + 0 is +0
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
 // Somewhat below the smallest key that was kept: where it lies in the next step, or above, most likely.
 __device__ uint32_t guess_of(uint32_t least) {
   const uint32_t digit = least >> 21;
   return (digit > 0 ? digit - 1 : 0) << 21;
-}
-__device__ int shift_of(int digit) { return digit == 0 ? 21 : digit == 1 ? 10 : 0; }
-
-// The sum over the threads below this one.
-__device__ int sum_below(int count, int* sums) {
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  int sum = count;
-  for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-    const int below = __shfl_up_sync(kAllLanes, sum, lanes);
-    if (lane >= lanes) sum += below;
-  }
-  if (lane == kWarp - 1) sums[warp] = sum;
-  __syncthreads();
-  int before = sums[lane];
-  for (int lanes = 1; lanes < kWarp; lanes *= 2) {
-    const int below = __shfl_up_sync(kAllLanes, before, lanes);
-    if (lane >= lanes) before += below;
-  }
-  const int below_warp = __shfl_sync(kAllLanes, before, max(warp - 1, 0));
-  return sum - count + (warp > 0 ? below_warp : 0);
 }
 #endif
 
@@ -83,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
   uint32_t least = 0, from = a.guesses ? a.guesses[t] : 0;
   int equal = a.top_k;
   for (int digit = 0; digit < kDigits; ++digit) {
-    const int shift = shift_of(digit), bins = digit == 2 ? kBins / 2 : kBins;
+    const int shift = shift_of(digit), bins = bins_of(digit);
     int* counts = shared.counts[digit];
     if (digit == 0) {
       constexpr int kUnroll = 8;
@@ -121,13 +95,13 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
       const int2 counted = load_int2(address_in(counts + low, other));
       of.x += counted.x, of.y += counted.y;
     }
-    const int above = sum_below(of.x + of.y, shared.sums);
+    int total;
+    const int above = sum_below(of.x + of.y, shared.sums, total);
     if (above < equal && above + of.y >= equal) shared.found_digit = low + 1, shared.found_above = above;
     if (above + of.y < equal && above + of.y + of.x >= equal)
       shared.found_digit = low, shared.found_above = above + of.y;
-    if (low == 0) shared.counted = above + of.y + of.x;
     __syncthreads();
-    if (shared.counted < equal) {  // the guess was too high
+    if (total < equal) {  // the guess was too high
       from = 0;
       meet_cluster();
       for (int i = threadIdx.x; i < kBins; i += kThreads) counts[i] = 0;
