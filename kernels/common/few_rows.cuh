@@ -1,6 +1,6 @@
 // kernels/common/few_rows.cuh: rows times weights where reading the weights is all the time there is.
 //
-// A block walks over tiles of 16 outputs. Weights go through shared memory, kSlots - 1 slots ahead of their use and across
+// A block walks over tiles of 16 outputs. Weights go through shared memory, Product::kSlots - 1 slots ahead of their use and across
 // the borders of tiles; they may be on their way before the kernel before has ended. A slot holds 128 bytes of 16 rows:
 // whole lines of the caches, which memory gives at full speed. The warps of a team take turns at the stretches of a tile as
 // in product_tile, and sums are added in the same order: the bits are the same. Where inputs are few, a block has several
@@ -13,9 +13,9 @@
 namespace dsa {
 
 constexpr int kFewRows = 8;  // columns of an mma
-constexpr int kSlots = 4;    // of weights of a warp
 constexpr int kSlotRowBytes = 128, kSlotBytes = 16 * kSlotRowBytes;
-constexpr size_t kSlotsBytes = size_t(kProductWarps) * kSlots * kSlotBytes;  // of a block
+template <class Product>
+constexpr size_t kSlotsBytes = size_t(kProductWarps) * Product::kSlots* kSlotBytes;  // of a block
 
 template <class Weights>
 __host__ __device__ int stretches_of(int in_dim) {
@@ -38,7 +38,8 @@ __host__ __device__ size_t few_rows_sum_bytes(int rows, int in_dim, int team) {
 }
 template <class Product>
 __host__ __device__ size_t few_rows_bytes(int rows, int kept, int in_dim, int team) {
-  return kSlotsBytes + few_rows_sum_bytes<Product>(rows, in_dim, team) + kept * Product::kept_bytes(in_dim);
+  return kSlotsBytes<Product> + few_rows_sum_bytes<Product>(rows, in_dim, team) +
+         kept * Product::kept_bytes(in_dim);
 }
 template <class Product>
 __host__ __device__ size_t few_rows_bytes(int rows, int in_dim) {
@@ -84,12 +85,17 @@ __device__ inline void read_octet(const float* row, int k, float (&value)[8]) {
 // Puts a row where products read it; all threads of the block share the work. read(k, value) gives inputs k .. k + 7.
 template <class Product, class Read>
 __device__ void keep_row(uint4* kept, int in_dim, const Read& read) {
+  constexpr int kThreads = kProductWarps * kWarp, kTogether = 2;  // octets whose values a thread waits for
   const int octets = stretches_of<typename Product::Weights>(in_dim) * (Product::Weights::kStretch / 8);
-#pragma unroll 2
-  for (int octet = threadIdx.x; octet < octets; octet += kProductWarps * kWarp) {
-    float value[8] = {};
-    if (octet * 8 < in_dim) read(octet * 8, value);
-    Product::keep_octet(kept, in_dim, octet, value);
+  for (int first = threadIdx.x; first < octets; first += kTogether * kThreads) {
+    float value[kTogether][8] = {};
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i)
+      if (const int k = 8 * (first + i * kThreads); k < in_dim) read(k, value[i]);
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i)
+      if (const int octet = first + i * kThreads; octet < octets)
+        Product::keep_octet(kept, in_dim, octet, value[i]);
   }
 }
 
@@ -118,7 +124,8 @@ class PieceProduct {
  public:
   using Weights = W;
   using Tile = FewRowsTile<W>;
-  static constexpr int kSlotInputs = kSlotRowBytes * 8 / W::kBits;
+  static constexpr int kBlocks = 2;  // of a multiprocessor
+  static constexpr int kSlots = 4, kSlotInputs = kSlotRowBytes * 8 / W::kBits;
 
   static __host__ __device__ size_t kept_bytes(int in_dim) {
     return size_t(stretches_of<W>(in_dim)) * W::kStretch * sizeof(bf16) * kPiecesX;
@@ -139,8 +146,10 @@ class PieceProduct {
 
   __device__ PieceProduct(int in_dim, int rows) : in_dim_(in_dim), rows_(rows) {}
 
-  // What a stretch needs beside the slots is read ahead.
-  __device__ void read_ahead(const Tile& tile, int stretch) {
+  // What a stretch needs beside the slots is read ahead, of the tile that was aimed at.
+  __device__ void aim(const Tile& tile) { ahead_ = tile; }
+  __device__ void read_ahead(int stretch) {
+    const Tile& tile = ahead_;
     if (tile.out_dim == 0 || stretch >= stretches_of<W>(in_dim_)) return;
     const int last = tile.out_dim - 1;
 #pragma unroll
@@ -272,6 +281,7 @@ class PieceProduct {
   }
 
   const int in_dim_, rows_;
+  Tile ahead_;
   SharedPlace kept_ = {};
   float total_[4] = {}, next_[2] = {};
   uint32_t codes_next_[2][kRuns] = {};
@@ -297,8 +307,9 @@ class FewRows {
         first_(first),
         step_(step),
         slots_(place_of(shared + warp() * kSlots * kSlotBytes / sizeof(uint4))),
-        sums_(reinterpret_cast<float*>(shared + kSlotsBytes / sizeof(uint4))),
-        kept_(shared + (kSlotsBytes + few_rows_sum_bytes<Product>(rows, in_dim, team)) / sizeof(uint4)) {
+        sums_(reinterpret_cast<float*>(shared + kSlotsBytes<Product> / sizeof(uint4))),
+        kept_(shared +
+              (kSlotsBytes<Product> + few_rows_sum_bytes<Product>(rows, in_dim, team)) / sizeof(uint4)) {
     if constexpr (Weights::kTransposed) {
       inputs_ = in_dim - lane();
       copies_ = slots_ + 32 * lane();
@@ -329,7 +340,8 @@ class FewRows {
     Product product(in_dim_, rows_);
     int slot_at = 0, turn = 0;
     Tile tile = tile_of(first_);
-    product.read_ahead(tile, member(turn));
+    product.aim(tile);
+    product.read_ahead(member(turn));
     bool odd = false;
     for (int round = first_; round < rounds; round += step_, odd = !odd, ++turn) {
       const Tile next = tile_of(round + step_);
@@ -346,8 +358,12 @@ class FewRows {
         output_of(int(threadIdx.x), 0,
                   [&](const Tile&, int number, int row, int o) { first = early(number, row, o); });
 
+      const auto turn_to_next = [&] {
+        product.aim(next);
+        product.read_ahead(member(turn + 1));
+      };
       product.begin(tile);
-      if (member(turn) >= stretches) product.read_ahead(next, member(turn + 1));
+      if (member(turn) >= stretches) turn_to_next();
       for (int part = member(turn); tile.out_dim > 0 && part < parts_; part += team_) {
         product.clear(place_of(kept(tile.row)));
         for (int stretch = part; stretch < stretches; stretch += parts_) {
@@ -361,11 +377,11 @@ class FewRows {
           };
           product.multiply(tile, stretch, next_slot, [&] {
             if (stretch + parts_ < stretches)
-              product.read_ahead(tile, stretch + parts_);
+              product.read_ahead(stretch + parts_);
             else if (part + team_ < min(parts_, stretches))
-              product.read_ahead(tile, part + team_);
+              product.read_ahead(part + team_);
             else
-              product.read_ahead(next, member(turn + 1));
+              turn_to_next();
           });
         }
         product.put(sums + (warp() / team_ * parts_ + part) * rows_ * 16);
@@ -388,13 +404,12 @@ class FewRows {
   }
   template <class Finish>
   __device__ void run(const Finish& finish) {
-    run([](int, int, int) { return 0.f; },
-        [&](const Tile& tile, int number, int row, int o, float sum, float) {
-          finish(tile, number, row, o, sum);
-        });
+    run([](int, int, int) { return 0.f; }, [&](const Tile& tile, int number, int row, int o, float sum,
+                                               float) { finish(tile, number, row, o, sum); });
   }
 
  private:
+  static constexpr int kSlots = Product::kSlots;
   static constexpr int kSlotsOfStretch = Weights::kStretch / Product::kSlotInputs;
   // The slot that is fetched next.
   struct Ahead {

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kProductWarps* kWarp)
 
 // Grid (some blocks for each group, num_groups). Reads the weights of a group once per `at_once` of its rows.
 template <class Product>
-__global__ void __launch_bounds__(kProductWarps* kWarp, 2)
+__global__ void __launch_bounds__(kProductWarps* kWarp, Product::kBlocks)
     mxfp4_few_rows_kernel(const __grid_constant__ Mxfp4LinearArgs a, int at_once, int team) {
   begin_kernel();
   const Mxfp4LinearGroup group = a.groups[blockIdx.y].with_rows(a.y_stride);
@@ -49,9 +49,10 @@ constexpr size_t kKeptBytesMax = 44 * 1024;  // of rows in shared memory, so tha
 template <class Product>
 void few_rows(const Mxfp4LinearArgs& a, int rows_max, Queue& queue) {
   const int at_once = std::clamp(int(kKeptBytesMax / Product::kept_bytes(a.in_dim)), 1, rows_max);
+  const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
+  const size_t most = few_rows_bytes<Product>(at_once, at_once, a.in_dim, 1);
   const int64_t tiles = ceil_div(a.out_dim, 16),
-                blocks = std::max<int64_t>(
-                    2 * static_cast<CudaQueue&>(queue).device().multiprocessors / a.num_groups, 1);
+                blocks = std::max<int64_t>(blocks_at_once<Product>(device, most) / a.num_groups, 1);
   const int team = best_team<Mxfp4Weights>(a.in_dim, tiles, blocks);
   launch(queue,
          dim3(unsigned(std::min(ceil_div(tiles, kProductWarps / team), blocks)), unsigned(a.num_groups)),
