@@ -53,7 +53,7 @@ int few_rows_at_once(int rows, int in_dim, size_t shared_bytes_max) {
   return rows;
 }
 
-// The team with which the slowest warp of `blocks` blocks has the fewest stretches.
+// The team with which the slowest warp of `blocks` blocks has the least to do: the end of a round costs as much as a stretch.
 template <class Weights>
 int best_team(int in_dim, int64_t tiles, int64_t blocks) {
   const int parts = parts_of<Weights>(in_dim), stretches = stretches_of<Weights>(in_dim);
@@ -63,7 +63,7 @@ int best_team(int in_dim, int64_t tiles, int64_t blocks) {
     const int64_t teams = blocks * (kProductWarps / team);
     int longest = 0;  // of the first warp of a team
     for (int part = 0; part < parts; part += team) longest += (stretches - part + parts - 1) / parts;
-    const int64_t most = (tiles + teams - 1) / teams * longest;
+    const int64_t most = (tiles + teams - 1) / teams * (longest + 1);
     if (most < fewest) best = team, fewest = most;
   }
   return best;
@@ -331,10 +331,26 @@ class FewRows {
     for (int i = 0; i < kSlots - 1; ++i) fetch();
   }
 
-  // All sums: finish(tile, number of the tile, row, output, sum, early), by one thread for each row and output of tiles, which
-  // takes the tiles in rising order. The rows are kept, and the block has met since. early(number, row, output) is called
-  // before the products of the tile, and what it gave is there at the end.
+  // All sums: finish(tile, number of the tile, row, output, sum, early), by some thread. The rows are kept, and the block has
+  // met since. early(number, row, output) is called before the products of the tile, and what it gave is there at the end.
   template <class Early, class Finish>
+  __device__ void run(const Early& early, const Finish& finish) {
+    run<false>(early, finish);
+  }
+  template <class Finish>
+  __device__ void run(const Finish& finish) {
+    run<false>([](int, int, int) { return 0.f; }, [&](const Tile& tile, int number, int row, int o, float sum,
+                                                      float) { finish(tile, number, row, o, sum); });
+  }
+  // The same by one thread for each row and output of tiles, which takes the tiles in rising order.
+  template <class Finish>
+  __device__ void run_in_order(const Finish& finish) {
+    run<true>([](int, int, int) { return 0.f; }, [&](const Tile& tile, int number, int row, int o, float sum,
+                                                     float) { finish(tile, number, row, o, sum); });
+  }
+
+ private:
+  template <bool kInOrder, class Early, class Finish>
   __device__ void run(const Early& early, const Finish& finish) {
     const int stretches = stretches_of<Weights>(in_dim_), rounds = this->rounds();
     Product product(in_dim_, rows_);
@@ -389,26 +405,27 @@ class FewRows {
       tile = next;
 
       __syncthreads();  // the sums of the round before have been added by all who come here
-      for (int i = threadIdx.x; i < rows_ * 16; i += kProductWarps * kWarp)
-        for (int team = 0; team < teams(); ++team)
-          output_of(i, team, [&](const Tile& to, int number, int row, int o) {
-            float all = 0;
+      const auto add = [&](int i, int team) {
+        output_of(i, team, [&](const Tile& to, int number, int row, int o) {
+          float all = 0;
 #pragma unroll
-            for (int part = 0; part < kProductWarps; ++part)
-              if (part < parts_) all += sums[(team * parts_ + part) * rows_ * 16 + i];
-            finish(to, number, row, o, all,
-                   team == 0 && i < kProductWarps * kWarp ? first : early(number, row, o));
-          });
+          for (int part = 0; part < kProductWarps; ++part)
+            if (part < parts_) all += sums[(team * parts_ + part) * rows_ * 16 + i];
+          finish(to, number, row, o, all, team == 0 ? first : early(number, row, o));
+        });
+      };
+      const int outputs = rows_ * 16;  // of a tile; fewer than there are threads
+      if constexpr (kInOrder) {
+        if (int(threadIdx.x) < outputs)
+          for (int team = 0; team < teams(); ++team) add(threadIdx.x, team);
+      } else {
+        for (int i = threadIdx.x; i < teams() * outputs; i += kProductWarps * kWarp)
+          add(i % outputs, i / outputs);
+      }
     }
     wait_for_copies<0>();
   }
-  template <class Finish>
-  __device__ void run(const Finish& finish) {
-    run([](int, int, int) { return 0.f; }, [&](const Tile& tile, int number, int row, int o, float sum,
-                                               float) { finish(tile, number, row, o, sum); });
-  }
 
- private:
   static constexpr int kSlots = Product::kSlots;
   static constexpr int kSlotsOfStretch = Weights::kStretch / Product::kSlotInputs;
   // The slot that is fetched next.

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, Product::kBlocks)
   if (const int o = int(blockIdx.x) * 16 + int(threadIdx.x); threadIdx.x < 16 && o < a.out_dim)
     first = beside(o);
   float y = 0;
-  product.run([&](const auto&, int i, int, int o, float sum) {
+  product.run_in_order([&](const auto&, int i, int, int o, float sum) {
     const int slot = i % a.top_k;
     y = (slot == 0 ? 0 : y) + weights[slot] * sum;
     if (slot + 1 < a.top_k) return;
