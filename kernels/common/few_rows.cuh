@@ -31,10 +31,15 @@ __host__ __device__ int parts_of(int in_dim) {
 
 // Shared memory of a block, in order: slots, sums, rows as Product keeps them. `rows` are multiplied at once, `kept` of them
 // lie in shared memory. `team` warps share a tile: a power of two up to parts_of(in_dim). Every number gives the same bits.
+// A warp alone adds its parts as they come.
+template <class Weights>
+__host__ __device__ int kept_parts_of(int in_dim, int team) {
+  return team == 1 ? 1 : parts_of<Weights>(in_dim);
+}
 template <class Product>
 __host__ __device__ size_t few_rows_sum_bytes(int rows, int in_dim, int team) {
-  return size_t(2) * size_t(kProductWarps / team) * size_t(parts_of<typename Product::Weights>(in_dim)) *
-         rows * 16 * sizeof(float);
+  return size_t(2) * size_t(kProductWarps / team) *
+         size_t(kept_parts_of<typename Product::Weights>(in_dim, team)) * rows * 16 * sizeof(float);
 }
 template <class Product>
 __host__ __device__ size_t few_rows_bytes(int rows, int kept, int in_dim, int team) {
@@ -125,6 +130,7 @@ class PieceProduct {
   using Weights = W;
   using Tile = FewRowsTile<W>;
   static constexpr int kBlocks = 2;  // of a multiprocessor
+  static constexpr int kMost = 1;
   static constexpr int kSlots = 4, kSlotInputs = kSlotRowBytes * 8 / W::kBits;
 
   static __host__ __device__ size_t kept_bytes(int in_dim) {
@@ -215,8 +221,8 @@ class PieceProduct {
     total_[2] += scale[1] * sum[2], total_[3] += scale[1] * sum[3];
   }
 
-  // The sums of a part, [row, output].
-  __device__ void put(float* sums) const {
+  // The sums of a part, [row, output]. More: they are added to what is there.
+  __device__ void put(float* sums, bool more) const {
     const int group = lane() / 4;
     const unsigned lanes = 15u << 4 * group;
     const bool nan[2] = {(__ballot_sync(kAllLanes, nan_[0]) & lanes) != 0,
@@ -224,7 +230,10 @@ class PieceProduct {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int r = 2 * (lane() % 4) + i % 2;
-      if (r < rows_) sums[r * 16 + 8 * (i / 2) + group] = nan[i / 2] ? NAN : total_[i];
+      if (r >= rows_) continue;
+      float& to = sums[r * 16 + 8 * (i / 2) + group];
+      const float sum = nan[i / 2] ? NAN : total_[i];
+      to = more ? to + sum : sum;
     }
   }
 
@@ -303,6 +312,7 @@ class FewRows {
         rows_(rows),
         team_(team),
         parts_(parts_of<Weights>(in_dim)),
+        kept_parts_(kept_parts_of<Weights>(in_dim, team)),
         tiles_(tiles),
         first_(first),
         step_(step),
@@ -361,7 +371,7 @@ class FewRows {
     bool odd = false;
     for (int round = first_; round < rounds; round += step_, odd = !odd, ++turn) {
       const Tile next = tile_of(round + step_);
-      float* sums = sums_ + (odd ? teams() * parts_ * rows_ * 16 : 0);  // [team, part, row, output]
+      float* sums = sums_ + (odd ? teams() * kept_parts_ * rows_ * 16 : 0);  // [team, part, row, output]
       const auto output_of = [&](int i, int team, const auto& use) {
         const int number = round * teams() + team;
         if (number >= tiles_) return;
@@ -400,7 +410,8 @@ class FewRows {
               turn_to_next();
           });
         }
-        product.put(sums + (warp() / team_ * parts_ + part) * rows_ * 16);
+        product.put(sums + (warp() / team_ * kept_parts_ + (team_ == 1 ? 0 : part)) * rows_ * 16,
+                    team_ == 1 && part > 0);
       }
       tile = next;
 
@@ -410,7 +421,7 @@ class FewRows {
           float all = 0;
 #pragma unroll
           for (int part = 0; part < kProductWarps; ++part)
-            if (part < parts_) all += sums[(team * parts_ + part) * rows_ * 16 + i];
+            if (part < kept_parts_) all += sums[(team * kept_parts_ + part) * rows_ * 16 + i];
           finish(to, number, row, o, all, team == 0 ? first : early(number, row, o));
         });
       };
@@ -432,8 +443,9 @@ class FewRows {
   struct Ahead {
     int round, turn, part, stretch, slot, slot_at;
     bool more;
-    const char* row;      // of this lane, from its first input on
-    uint32_t further[4];  // bytes from there to the other rows of this lane
+    const char* row;        // of this lane, from its first input on
+    uint32_t further[4];    // bytes from there to the other rows of this lane
+    const uint8_t* scales;  // of a row, which are read a stretch ahead
   };
 
   __device__ static int lane() { return int(threadIdx.x) % kWarp; }
@@ -466,6 +478,8 @@ class FewRows {
       // Rows that do not exist are the last one once more: nobody asks for their sums.
       const int row = lane() / 8, last = tile.out_dim - 1 - tile.o_begin, first = min(row, last);
       ahead_.row = static_cast<const char*>(tile.w.address(tile.o_begin + first, in_dim_ - inputs_));
+      if constexpr (Weights::kScaled)
+        ahead_.scales = tile.w.scale_address(tile.o_begin + min(lane() % 16, last), 0);
       const auto row_bytes = uint32_t(tile.w.row_stride * Weights::kBits / 8);
 #pragma unroll
       for (int i = 0; i < 4; ++i) ahead_.further[i] = uint32_t(min(row + 4 * i, last) - first) * row_bytes;
@@ -491,6 +505,9 @@ class FewRows {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           copy_async_to(copies_ + at + 4 * i * kSlotRowBytes, from + ahead_.further[i], exists);
+        if constexpr (Weights::kScaled) {
+          if (lane() < 16) prefetch(ahead_.scales + begin / kMxfp4Block);
+        }
       }
       ahead_.slot_at = slot_after(at);
       if (++ahead_.slot == kSlotsOfStretch) {
@@ -506,7 +523,7 @@ class FewRows {
   }
 
   const Locate& locate_;
-  const int in_dim_, rows_, team_, parts_, tiles_, first_, step_;
+  const int in_dim_, rows_, team_, parts_, kept_parts_, tiles_, first_, step_;
   int inputs_ = 0;           // from the first one of this lane on
   const SharedPlace slots_;  // of this warp
   SharedPlace copies_ = {};  // of this lane in the first of them

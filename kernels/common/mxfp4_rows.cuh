@@ -26,8 +26,9 @@ class Mxfp4Product {
  public:
   using Weights = Mxfp4Weights;
   using Tile = FewRowsTile<Mxfp4Weights>;
-  static constexpr int kBlocks = kRows == 1 ? 3 : 2;  // of a multiprocessor
-  static constexpr int kSlots = kRows == 1 ? 3 : 4, kSlotInputs = kMxfp4Stretch;
+  static constexpr int kBlocks = 2;  // of a multiprocessor
+  static constexpr int kMost = kRows;
+  static constexpr int kSlots = 4, kSlotInputs = kMxfp4Stretch;
 
   // Of a row, in order: for each block 32 upper bytes and 32 lower ones; for each stretch what half of its integers stand for.
   static __host__ __device__ size_t kept_bytes(int in_dim) {
@@ -144,7 +145,7 @@ class Mxfp4Product {
     }
   }
 
-  __device__ void put(float* sums) const {
+  __device__ void put(float* sums, bool more) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (kRows > 1 && r >= rows_) break;
@@ -153,7 +154,7 @@ class Mxfp4Product {
         float sum = total_[r][half];
         sum += __shfl_xor_sync(kAllLanes, sum, 1);
         sum += __shfl_xor_sync(kAllLanes, sum, 2);
-        if (lane() % 4 == 0) sums[r * 16 + 8 * half + lane() / 4] = sum;
+        if (float& to = sums[r * 16 + 8 * half + lane() / 4]; lane() % 4 == 0) to = more ? to + sum : sum;
       }
     }
   }
