@@ -37,6 +37,11 @@ __device__ inline uint32_t load_half(SharedPlace place) {
   return v;
 }
 
+// Brings what lies there nearer.
+__device__ inline void prefetch(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 // As copy_async.
 __device__ inline void copy_async_to(SharedPlace place, const void* global, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(global), "r"(exists ? 16 : 0)

@@ -1,6 +1,6 @@
 // kernels/common/few_rows.cuh: rows times weights where reading the weights is all the time there is.
 //
-// A block walks over tiles of 16 outputs. Weights go through shared memory, kSlots - 1 slots ahead of their use and across
+// A block walks over tiles of 16 outputs. Weights go through shared memory, Product::kSlots - 1 slots ahead of their use and across
 // the borders of tiles; they may be on their way before the kernel before has ended. A slot holds 128 bytes of 16 rows:
 // whole lines of the caches, which memory gives at full speed. The warps of a team take turns at the stretches of a tile as
 // in product_tile, and sums are added in the same order: the bits are the same. Where inputs are few, a block has several
@@ -13,9 +13,9 @@
 namespace dsa {
 
 constexpr int kFewRows = 8;  // columns of an mma
-constexpr int kSlots = 4;    // of weights of a warp
 constexpr int kSlotRowBytes = 128, kSlotBytes = 16 * kSlotRowBytes;
-constexpr size_t kSlotsBytes = size_t(kProductWarps) * kSlots * kSlotBytes;  // of a block
+template <class Product>
+constexpr size_t kSlotsBytes = size_t(kProductWarps) * Product::kSlots* kSlotBytes;  // of a block
 
 template <class Weights>
 __host__ __device__ int stretches_of(int in_dim) {
@@ -31,14 +31,20 @@ __host__ __device__ int parts_of(int in_dim) {
 
 // Shared memory of a block, in order: slots, sums, rows as Product keeps them. `rows` are multiplied at once, `kept` of them
 // lie in shared memory. `team` warps share a tile: a power of two up to parts_of(in_dim). Every number gives the same bits.
+// A warp alone adds its parts as they come.
+template <class Weights>
+__host__ __device__ int kept_parts_of(int in_dim, int team) {
+  return team == 1 ? 1 : parts_of<Weights>(in_dim);
+}
 template <class Product>
 __host__ __device__ size_t few_rows_sum_bytes(int rows, int in_dim, int team) {
-  return size_t(2) * size_t(kProductWarps / team) * size_t(parts_of<typename Product::Weights>(in_dim)) *
-         rows * 16 * sizeof(float);
+  return size_t(2) * size_t(kProductWarps / team) *
+         size_t(kept_parts_of<typename Product::Weights>(in_dim, team)) * rows * 16 * sizeof(float);
 }
 template <class Product>
 __host__ __device__ size_t few_rows_bytes(int rows, int kept, int in_dim, int team) {
-  return kSlotsBytes + few_rows_sum_bytes<Product>(rows, in_dim, team) + kept * Product::kept_bytes(in_dim);
+  return kSlotsBytes<Product> + few_rows_sum_bytes<Product>(rows, in_dim, team) +
+         kept * Product::kept_bytes(in_dim);
 }
 template <class Product>
 __host__ __device__ size_t few_rows_bytes(int rows, int in_dim) {
@@ -52,7 +58,7 @@ int few_rows_at_once(int rows, int in_dim, size_t shared_bytes_max) {
   return rows;
 }
 
-// The team with which the slowest warp of `blocks` blocks has the fewest stretches.
+// The team with which the slowest warp of `blocks` blocks has the least to do: the end of a round costs as much as a stretch.
 template <class Weights>
 int best_team(int in_dim, int64_t tiles, int64_t blocks) {
   const int parts = parts_of<Weights>(in_dim), stretches = stretches_of<Weights>(in_dim);
@@ -62,7 +68,7 @@ int best_team(int in_dim, int64_t tiles, int64_t blocks) {
     const int64_t teams = blocks * (kProductWarps / team);
     int longest = 0;  // of the first warp of a team
     for (int part = 0; part < parts; part += team) longest += (stretches - part + parts - 1) / parts;
-    const int64_t most = (tiles + teams - 1) / teams * longest;
+    const int64_t most = (tiles + teams - 1) / teams * (longest + 1);
     if (most < fewest) best = team, fewest = most;
   }
   return best;
@@ -84,12 +90,17 @@ __device__ inline void read_octet(const float* row, int k, float (&value)[8]) {
 // Puts a row where products read it; all threads of the block share the work. read(k, value) gives inputs k .. k + 7.
 template <class Product, class Read>
 __device__ void keep_row(uint4* kept, int in_dim, const Read& read) {
+  constexpr int kThreads = kProductWarps * kWarp, kTogether = 2;  // octets whose values a thread waits for
   const int octets = stretches_of<typename Product::Weights>(in_dim) * (Product::Weights::kStretch / 8);
-#pragma unroll 2
-  for (int octet = threadIdx.x; octet < octets; octet += kProductWarps * kWarp) {
-    float value[8] = {};
-    if (octet * 8 < in_dim) read(octet * 8, value);
-    Product::keep_octet(kept, in_dim, octet, value);
+  for (int first = threadIdx.x; first < octets; first += kTogether * kThreads) {
+    float value[kTogether][8] = {};
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i)
+      if (const int k = 8 * (first + i * kThreads); k < in_dim) read(k, value[i]);
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i)
+      if (const int octet = first + i * kThreads; octet < octets)
+        Product::keep_octet(kept, in_dim, octet, value[i]);
   }
 }
 
@@ -118,7 +129,9 @@ class PieceProduct {
  public:
   using Weights = W;
   using Tile = FewRowsTile<W>;
-  static constexpr int kSlotInputs = kSlotRowBytes * 8 / W::kBits;
+  static constexpr int kBlocks = 2;  // of a multiprocessor
+  static constexpr int kMost = 1;
+  static constexpr int kSlots = 4, kSlotInputs = kSlotRowBytes * 8 / W::kBits;
 
   static __host__ __device__ size_t kept_bytes(int in_dim) {
     return size_t(stretches_of<W>(in_dim)) * W::kStretch * sizeof(bf16) * kPiecesX;
@@ -139,8 +152,10 @@ class PieceProduct {
 
   __device__ PieceProduct(int in_dim, int rows) : in_dim_(in_dim), rows_(rows) {}
 
-  // What a stretch needs beside the slots is read ahead.
-  __device__ void read_ahead(const Tile& tile, int stretch) {
+  // What a stretch needs beside the slots is read ahead, of the tile that was aimed at.
+  __device__ void aim(const Tile& tile) { ahead_ = tile; }
+  __device__ void read_ahead(int stretch) {
+    const Tile& tile = ahead_;
     if (tile.out_dim == 0 || stretch >= stretches_of<W>(in_dim_)) return;
     const int last = tile.out_dim - 1;
 #pragma unroll
@@ -206,8 +221,8 @@ class PieceProduct {
     total_[2] += scale[1] * sum[2], total_[3] += scale[1] * sum[3];
   }
 
-  // The sums of a part, [row, output].
-  __device__ void put(float* sums) const {
+  // The sums of a part, [row, output]. More: they are added to what is there.
+  __device__ void put(float* sums, bool more) const {
     const int group = lane() / 4;
     const unsigned lanes = 15u << 4 * group;
     const bool nan[2] = {(__ballot_sync(kAllLanes, nan_[0]) & lanes) != 0,
@@ -215,7 +230,10 @@ class PieceProduct {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int r = 2 * (lane() % 4) + i % 2;
-      if (r < rows_) sums[r * 16 + 8 * (i / 2) + group] = nan[i / 2] ? NAN : total_[i];
+      if (r >= rows_) continue;
+      float& to = sums[r * 16 + 8 * (i / 2) + group];
+      const float sum = nan[i / 2] ? NAN : total_[i];
+      to = more ? to + sum : sum;
     }
   }
 
@@ -272,6 +290,7 @@ class PieceProduct {
   }
 
   const int in_dim_, rows_;
+  Tile ahead_;
   SharedPlace kept_ = {};
   float total_[4] = {}, next_[2] = {};
   uint32_t codes_next_[2][kRuns] = {};
@@ -293,12 +312,14 @@ class FewRows {
         rows_(rows),
         team_(team),
         parts_(parts_of<Weights>(in_dim)),
+        kept_parts_(kept_parts_of<Weights>(in_dim, team)),
         tiles_(tiles),
         first_(first),
         step_(step),
         slots_(place_of(shared + warp() * kSlots * kSlotBytes / sizeof(uint4))),
-        sums_(reinterpret_cast<float*>(shared + kSlotsBytes / sizeof(uint4))),
-        kept_(shared + (kSlotsBytes + few_rows_sum_bytes<Product>(rows, in_dim, team)) / sizeof(uint4)) {
+        sums_(reinterpret_cast<float*>(shared + kSlotsBytes<Product> / sizeof(uint4))),
+        kept_(shared +
+              (kSlotsBytes<Product> + few_rows_sum_bytes<Product>(rows, in_dim, team)) / sizeof(uint4)) {
     if constexpr (Weights::kTransposed) {
       inputs_ = in_dim - lane();
       copies_ = slots_ + 32 * lane();
@@ -320,20 +341,37 @@ class FewRows {
     for (int i = 0; i < kSlots - 1; ++i) fetch();
   }
 
-  // All sums: finish(tile, number of the tile, row, output, sum, early), by one thread for each row and output of tiles, which
-  // takes the tiles in rising order. The rows are kept, and the block has met since. early(number, row, output) is called
-  // before the products of the tile, and what it gave is there at the end.
+  // All sums: finish(tile, number of the tile, row, output, sum, early), by some thread. The rows are kept, and the block has
+  // met since. early(number, row, output) is called before the products of the tile, and what it gave is there at the end.
   template <class Early, class Finish>
+  __device__ void run(const Early& early, const Finish& finish) {
+    run<false>(early, finish);
+  }
+  template <class Finish>
+  __device__ void run(const Finish& finish) {
+    run<false>([](int, int, int) { return 0.f; }, [&](const Tile& tile, int number, int row, int o, float sum,
+                                                      float) { finish(tile, number, row, o, sum); });
+  }
+  // The same by one thread for each row and output of tiles, which takes the tiles in rising order.
+  template <class Finish>
+  __device__ void run_in_order(const Finish& finish) {
+    run<true>([](int, int, int) { return 0.f; }, [&](const Tile& tile, int number, int row, int o, float sum,
+                                                     float) { finish(tile, number, row, o, sum); });
+  }
+
+ private:
+  template <bool kInOrder, class Early, class Finish>
   __device__ void run(const Early& early, const Finish& finish) {
     const int stretches = stretches_of<Weights>(in_dim_), rounds = this->rounds();
     Product product(in_dim_, rows_);
     int slot_at = 0, turn = 0;
     Tile tile = tile_of(first_);
-    product.read_ahead(tile, member(turn));
+    product.aim(tile);
+    product.read_ahead(member(turn));
     bool odd = false;
     for (int round = first_; round < rounds; round += step_, odd = !odd, ++turn) {
       const Tile next = tile_of(round + step_);
-      float* sums = sums_ + (odd ? teams() * parts_ * rows_ * 16 : 0);  // [team, part, row, output]
+      float* sums = sums_ + (odd ? teams() * kept_parts_ * rows_ * 16 : 0);  // [team, part, row, output]
       const auto output_of = [&](int i, int team, const auto& use) {
         const int number = round * teams() + team;
         if (number >= tiles_) return;
@@ -346,8 +384,12 @@ class FewRows {
         output_of(int(threadIdx.x), 0,
                   [&](const Tile&, int number, int row, int o) { first = early(number, row, o); });
 
+      const auto turn_to_next = [&] {
+        product.aim(next);
+        product.read_ahead(member(turn + 1));
+      };
       product.begin(tile);
-      if (member(turn) >= stretches) product.read_ahead(next, member(turn + 1));
+      if (member(turn) >= stretches) turn_to_next();
       for (int part = member(turn); tile.out_dim > 0 && part < parts_; part += team_) {
         product.clear(place_of(kept(tile.row)));
         for (int stretch = part; stretch < stretches; stretch += parts_) {
@@ -361,45 +403,49 @@ class FewRows {
           };
           product.multiply(tile, stretch, next_slot, [&] {
             if (stretch + parts_ < stretches)
-              product.read_ahead(tile, stretch + parts_);
+              product.read_ahead(stretch + parts_);
             else if (part + team_ < min(parts_, stretches))
-              product.read_ahead(tile, part + team_);
+              product.read_ahead(part + team_);
             else
-              product.read_ahead(next, member(turn + 1));
+              turn_to_next();
           });
         }
-        product.put(sums + (warp() / team_ * parts_ + part) * rows_ * 16);
+        product.put(sums + (warp() / team_ * kept_parts_ + (team_ == 1 ? 0 : part)) * rows_ * 16,
+                    team_ == 1 && part > 0);
       }
       tile = next;
 
       __syncthreads();  // the sums of the round before have been added by all who come here
-      for (int i = threadIdx.x; i < rows_ * 16; i += kProductWarps * kWarp)
-        for (int team = 0; team < teams(); ++team)
-          output_of(i, team, [&](const Tile& to, int number, int row, int o) {
-            float all = 0;
+      const auto add = [&](int i, int team) {
+        output_of(i, team, [&](const Tile& to, int number, int row, int o) {
+          float all = 0;
 #pragma unroll
-            for (int part = 0; part < kProductWarps; ++part)
-              if (part < parts_) all += sums[(team * parts_ + part) * rows_ * 16 + i];
-            finish(to, number, row, o, all,
-                   team == 0 && i < kProductWarps * kWarp ? first : early(number, row, o));
-          });
+          for (int part = 0; part < kProductWarps; ++part)
+            if (part < kept_parts_) all += sums[(team * kept_parts_ + part) * rows_ * 16 + i];
+          finish(to, number, row, o, all, team == 0 ? first : early(number, row, o));
+        });
+      };
+      const int outputs = rows_ * 16;  // of a tile; fewer than there are threads
+      if constexpr (kInOrder) {
+        if (int(threadIdx.x) < outputs)
+          for (int team = 0; team < teams(); ++team) add(threadIdx.x, team);
+      } else {
+        for (int i = threadIdx.x; i < teams() * outputs; i += kProductWarps * kWarp)
+          add(i % outputs, i / outputs);
+      }
     }
     wait_for_copies<0>();
   }
-  template <class Finish>
-  __device__ void run(const Finish& finish) {
-    run([](int, int, int) { return 0.f; }, [&](const Tile& tile, int number, int row, int o, float sum,
-                                               float) { finish(tile, number, row, o, sum); });
-  }
 
- private:
+  static constexpr int kSlots = Product::kSlots;
   static constexpr int kSlotsOfStretch = Weights::kStretch / Product::kSlotInputs;
   // The slot that is fetched next.
   struct Ahead {
     int round, turn, part, stretch, slot, slot_at;
     bool more;
-    const char* row;      // of this lane, from its first input on
-    uint32_t further[4];  // bytes from there to the other rows of this lane
+    const char* row;        // of this lane, from its first input on
+    uint32_t further[4];    // bytes from there to the other rows of this lane
+    const uint8_t* scales;  // of a row, which are read a stretch ahead
   };
 
   __device__ static int lane() { return int(threadIdx.x) % kWarp; }
@@ -432,6 +478,8 @@ class FewRows {
       // Rows that do not exist are the last one once more: nobody asks for their sums.
       const int row = lane() / 8, last = tile.out_dim - 1 - tile.o_begin, first = min(row, last);
       ahead_.row = static_cast<const char*>(tile.w.address(tile.o_begin + first, in_dim_ - inputs_));
+      if constexpr (Weights::kScaled)
+        ahead_.scales = tile.w.scale_address(tile.o_begin + min(lane() % 16, last), 0);
       const auto row_bytes = uint32_t(tile.w.row_stride * Weights::kBits / 8);
 #pragma unroll
       for (int i = 0; i < 4; ++i) ahead_.further[i] = uint32_t(min(row + 4 * i, last) - first) * row_bytes;
@@ -457,6 +505,9 @@ class FewRows {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           copy_async_to(copies_ + at + 4 * i * kSlotRowBytes, from + ahead_.further[i], exists);
+        if constexpr (Weights::kScaled) {
+          if (lane() < 16) prefetch(ahead_.scales + begin / kMxfp4Block);
+        }
       }
       ahead_.slot_at = slot_after(at);
       if (++ahead_.slot == kSlotsOfStretch) {
@@ -472,7 +523,7 @@ class FewRows {
   }
 
   const Locate& locate_;
-  const int in_dim_, rows_, team_, parts_, tiles_, first_, step_;
+  const int in_dim_, rows_, team_, parts_, kept_parts_, tiles_, first_, step_;
   int inputs_ = 0;           // from the first one of this lane on
   const SharedPlace slots_;  // of this warp
   SharedPlace copies_ = {};  // of this lane in the first of them

@@ -11,6 +11,13 @@
 
 namespace dsa {
 
+// Blocks of a product that run at once: one more would double the time.
+template <class Product>
+int64_t blocks_at_once(const CudaDevice& device, size_t shared_bytes) {
+  const size_t reserved = 1024, fit = (device.shared_bytes_max + reserved) / (shared_bytes + reserved);
+  return int64_t(fit < Product::kBlocks ? fit : Product::kBlocks) * device.multiprocessors;
+}
+
 // Twice the eight magnitudes: 0, 1, 2, 3, 4, 6, 8, 12.
 constexpr uint32_t kLowTwice = 0x03020100, kHighTwice = 0x0c080604;
 
@@ -19,7 +26,9 @@ class Mxfp4Product {
  public:
   using Weights = Mxfp4Weights;
   using Tile = FewRowsTile<Mxfp4Weights>;
-  static constexpr int kSlotInputs = kMxfp4Stretch;
+  static constexpr int kBlocks = 2;  // of a multiprocessor
+  static constexpr int kMost = kRows;
+  static constexpr int kSlots = 4, kSlotInputs = kMxfp4Stretch;
 
   // Of a row, in order: for each block 32 upper bytes and 32 lower ones; for each stretch what half of its integers stand for.
   static __host__ __device__ size_t kept_bytes(int in_dim) {
@@ -53,16 +62,21 @@ class Mxfp4Product {
 
   __device__ Mxfp4Product(int in_dim, int rows) : in_dim_(in_dim), rows_(rows) {}
 
-  __device__ void read_ahead(const Tile& tile, int stretch) {
-    if (tile.out_dim == 0 || stretch >= stretches_of<Weights>(in_dim_)) return;
+  __device__ void aim(const Tile& tile) {
+    blocks_ahead_ = tile.out_dim > 0 ? in_dim_ / kMxfp4Block - lane() % 4 : 0;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int o = min(tile.o_begin + 8 * half + lane() / 4, tile.out_dim - 1);
+    for (int half = 0; half < 2; ++half)
+      codes_ahead_[half] = tile.w.scale_address(min(tile.o_begin + 8 * half + lane() / 4, tile.out_dim - 1),
+                                                lane() % 4 * kMxfp4Block);
+  }
+  __device__ void read_ahead(int stretch) {
+    constexpr int kBlocks = kMxfp4Stretch / kMxfp4Block;
 #pragma unroll
-      for (int run = 0; run < 2; ++run) {
-        const int k = stretch * kMxfp4Stretch + (4 * run + lane() % 4) * kMxfp4Block;
-        codes_next_[half][run] = k < in_dim_ ? __ldg(tile.w.scale_address(o, k)) : 0;
-      }
+    for (int run = 0; run < 2; ++run) {
+      const int block = stretch * kBlocks + 4 * run;
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        codes_next_[half][run] = block < blocks_ahead_ ? __ldg(codes_ahead_[half] + block) : 0;
     }
   }
   __device__ void clear(SharedPlace kept) {
@@ -131,7 +145,7 @@ class Mxfp4Product {
     }
   }
 
-  __device__ void put(float* sums) const {
+  __device__ void put(float* sums, bool more) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (kRows > 1 && r >= rows_) break;
@@ -140,7 +154,7 @@ class Mxfp4Product {
         float sum = total_[r][half];
         sum += __shfl_xor_sync(kAllLanes, sum, 1);
         sum += __shfl_xor_sync(kAllLanes, sum, 2);
-        if (lane() % 4 == 0) sums[r * 16 + 8 * half + lane() / 4] = sum;
+        if (float& to = sums[r * 16 + 8 * half + lane() / 4]; lane() % 4 == 0) to = more ? to + sum : sum;
       }
     }
   }
@@ -152,6 +166,8 @@ class Mxfp4Product {
   }
 
   const int in_dim_, rows_;
+  const uint8_t* codes_ahead_[2] = {};  // of both rows of this lane, from its first block on
+  int blocks_ahead_ = 0;                // of a row, from that one on
   SharedPlace kept_ = {};
   float total_[kRows][2] = {};
   uint32_t codes_next_[2][2] = {};

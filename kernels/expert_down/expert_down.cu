@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "kernels/activation/activation.cuh"
+#include "kernels/common/activated_rows.cuh"
 #include "kernels/common/mxfp4_rows.cuh"
 #include "kernels/expert_down/expert_down.h"
 
@@ -11,21 +11,22 @@ namespace {
 
 constexpr int kTeam = 1;  // warps of a tile
 
-// Grid (some blocks, tokens). Reads each matrix of a token once. A warp takes an expert through 16 outputs; thread o of the
+// Grid (some blocks, tokens). Reads each matrix of a token once, from before the kernel before has ended: that one did not
+// choose the experts, see expert_down.h. A warp takes an expert through 16 outputs; thread o of the
 // block adds up output o.
 template <class Product>
-__global__ void __launch_bounds__(kProductWarps* kWarp, 2)
+__global__ void __launch_bounds__(kProductWarps* kWarp, Product::kBlocks)
     expert_down_kernel(const __grid_constant__ ExpertDownArgs a) {
   __shared__ SharedMatrix downs[kExpertTopKMax];
   __shared__ float weights[kExpertTopKMax];
-  begin_kernel();
+  start_next_kernel();
   const int64_t t = blockIdx.y;
   const int tiles = (a.out_dim + 15) / 16,
             mine = (tiles - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
   for (int slot = threadIdx.x; slot < a.top_k; slot += kProductWarps * kWarp) {
-    const ExpertMatrix& m = a.downs[a.expert_ids[t * a.top_k + slot]];
+    const ExpertMatrix& m = a.downs[__ldcg(a.expert_ids + t * a.top_k + slot)];
     downs[slot] = {static_cast<const uint8_t*>(m.data), m.scales};
-    weights[slot] = a.expert_weights[t * a.top_k + slot];
+    weights[slot] = __ldcg(a.expert_weights + t * a.top_k + slot);
   }
   __syncthreads();
   const auto locate = [&](int i) {  // tile after tile, in each of them slot after slot
@@ -36,19 +37,9 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
   FewRows<Product, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, 1, kTeam, mine * a.top_k, 0,
                                              1, locate);
   product.start();
-  const int octets = stretches_of<Mxfp4Weights>(a.in_dim) * (kMxfp4Stretch / 8);
-#pragma unroll 2
-  for (int i = threadIdx.x; i < a.top_k * octets; i += kProductWarps * kWarp) {
-    const int slot = i / octets, k = i % octets * 8;
-    float value[8] = {}, up[8] = {};
-    if (k < a.in_dim) {
-      read_octet(a.gate + (t * a.top_k + slot) * a.in_dim, k, value);
-      read_octet(a.up + (t * a.top_k + slot) * a.in_dim, k, up);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) value[j] = activate(a.form, value[j], up[j]);
-    }
-    Product::keep_octet(product.kept(slot), a.in_dim, i % octets, value);
-  }
+  wait_for_kernel_before();
+  const int64_t inputs = t * a.top_k * a.in_dim;
+  keep_activated<Product>(product.kept(0), a.in_dim, a.top_k, a.form, a.gate + inputs, a.up + inputs);
   __syncthreads();
   // What is added to the outputs of a tile, of one thread each: of the first tile before its products.
   struct Beside {
@@ -62,7 +53,7 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
   if (const int o = int(blockIdx.x) * 16 + int(threadIdx.x); threadIdx.x < 16 && o < a.out_dim)
     first = beside(o);
   float y = 0;
-  product.run([&](const auto&, int i, int, int o, float sum) {
+  product.run_in_order([&](const auto&, int i, int, int o, float sum) {
     const int slot = i % a.top_k;
     y = (slot == 0 ? 0 : y) + weights[slot] * sum;
     if (slot + 1 < a.top_k) return;
@@ -77,7 +68,7 @@ void product(const ExpertDownArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
   const size_t shared = few_rows_bytes<Product>(1, a.top_k, a.in_dim, kTeam);
   DSA_ASSERT(a.top_k <= kExpertTopKMax && shared <= device.shared_bytes_max);
-  const int64_t blocks = std::max(2 * device.multiprocessors / a.tokens, 1);
+  const int64_t blocks = std::max<int64_t>(blocks_at_once<Product>(device, shared) / a.tokens, 1);
   launch(queue, dim3(unsigned(std::min(ceil_div(a.out_dim, 16), blocks)), unsigned(a.tokens)),
          kProductWarps * kWarp, shared, expert_down_kernel<Product>, a);
 }

@@ -10,10 +10,10 @@ namespace {
 
 // Grid (some blocks, tokens). Reads each matrix of a token once.
 template <class Product>
-__global__ void __launch_bounds__(kProductWarps* kWarp, 2)
+__global__ void __launch_bounds__(kProductWarps* kWarp, Product::kBlocks)
     expert_up_kernel(const __grid_constant__ ExpertUpArgs a, int team) {
   __shared__ SharedMatrix matrices[kExpertTopKMax][2];  // gate and up
-  begin_kernel();
+  begin_kernel();  // from here on the experts are known to all kernels behind
   const int64_t t = blockIdx.y;
   for (int slot = threadIdx.x; slot < a.top_k; slot += kProductWarps * kWarp) {
     const int e = a.expert_ids[t * a.top_k + slot];
@@ -42,11 +42,12 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
 template <class Product>
 void product(const ExpertUpArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
+  const size_t most = few_rows_bytes<Product>(1, 1, a.in_dim, 1);
   const int64_t tiles = 2 * a.top_k * ceil_div(a.out_dim, 16),
-                blocks = std::max(2 * device.multiprocessors / a.tokens, 1);
+                blocks = std::max<int64_t>(blocks_at_once<Product>(device, most) / a.tokens, 1);
   const int team = best_team<Mxfp4Weights>(a.in_dim, tiles, blocks);
   const size_t shared = few_rows_bytes<Product>(1, 1, a.in_dim, team);
-  DSA_ASSERT(a.top_k <= kExpertTopKMax && shared <= device.shared_bytes_max);
+  DSA_ASSERT(a.top_k <= kExpertTopKMax && most <= device.shared_bytes_max);
   launch(queue, dim3(unsigned(std::min(ceil_div(tiles, kProductWarps / team), blocks)), unsigned(a.tokens)),
          kProductWarps * kWarp, shared, expert_up_kernel<Product>, a, team);
 }

@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(kKdaThreads, 2) kda_decode_kernel(const __grid
   const ShortConvSequence conv = a.convs[blockIdx.z];
   const int64_t row = sequence.row_begin, of_head = (row * a.heads + h) * a.dim;
   KdaTile<kRows> tile(h, a.dim, a.dim);
+  tile.read(sequence.state);  // which the step before has written
   wait_for_kernel_before();
-  tile.read(sequence.state);
 
   // Decay, and what the output will be multiplied by.
   const float rate = expf(a.a_log[h]), beta = sigmoid(a.b[row * a.heads + h]);

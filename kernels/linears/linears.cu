@@ -1,9 +1,8 @@
 // kernels/linears/linears.cu: each product has blocks of its own, as many as its weights deserve; see common/few_rows.cuh.
 #include <algorithm>
 
-#include "kernels/activation/activation.cuh"
 #include "kernels/add/add.h"
-#include "kernels/common/few_rows.cuh"
+#include "kernels/common/activated_rows.cuh"
 #include "kernels/linear/linear.h"
 #include "kernels/linears/linears.h"
 #include "kernels/rms_norm/rms_norm.h"
@@ -34,8 +33,9 @@ __device__ Weights weights_of(const LinearsArgs::Product& p) {
   return w;
 }
 
-constexpr int kHeld =
-    2;  // octets of the weights of a norm that a thread reads before the kernel before has ended
+constexpr int kTogether = 12;  // values that a thread waits for at once
+// Octets of the weights of a norm that a thread reads before the kernel before has ended.
+constexpr int kHeld = 2;
 
 // Reads the weights of all products once per `at_once` rows. Block 0 writes h.
 template <class Weights>
@@ -69,12 +69,17 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
 
     for (int r = 0; r < rows; ++r) {
       const float* x = p.x + (begin + r) * p.x_stride;
-      const float* up = a.up ? a.up + (begin + r) * p.x_stride : nullptr;
       uint4* kept = product.kept(r);
       if (a.norm) {  // as in rms_norm
         float squares = 0;
-#pragma unroll 12
-        for (int d = threadIdx.x; d < p.in_dim; d += kThreads) squares += x[d] * x[d];
+        for (int d = threadIdx.x; d < p.in_dim; d += kTogether * kThreads) {
+          float value[kTogether];
+#pragma unroll
+          for (int j = 0; j < kTogether; ++j)
+            value[j] = d + j * kThreads < p.in_dim ? x[d + j * kThreads] : 0;
+#pragma unroll
+          for (int j = 0; j < kTogether; ++j) squares += value[j] * value[j];
+        }
         const float scale = rsqrtf(block_sum(squares) / p.in_dim + a.eps);
         float* h = blockIdx.x == 0 ? a.h + int64_t(begin + r) * p.in_dim : nullptr;
         const auto normed = [&](int octet, const float(&weight)[8]) {
@@ -98,15 +103,11 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
           if (octet * 8 < p.in_dim) read_octet(a.norm, octet * 8, weight);
           normed(octet, weight);
         }
+      } else if (a.up) {
+        const float* up = a.up + (begin + r) * p.x_stride;
+        keep_activated<Product>(kept, p.in_dim, 1, a.form, x, up);
       } else {
-        keep_row<Product>(kept, p.in_dim, [&](int k, float(&value)[8]) {
-          read_octet(x, k, value);
-          if (up == nullptr) return;
-          float of_up[8];
-          read_octet(up, k, of_up);
-#pragma unroll
-          for (int j = 0; j < 8; ++j) value[j] = activate(a.form, value[j], of_up[j]);
-        });
+        keep_row<Product>(kept, p.in_dim, [&](int k, float(&value)[8]) { read_octet(x, k, value); });
       }
     }
     __syncthreads();

@@ -19,27 +19,40 @@ __global__ void __launch_bounds__(kProductWarps* kWarp)
                               a.in_dim, a.out_dim, 0, 1);
 }
 
+// Rows [begin, begin + rows) of a group.
+template <class Product>
+__device__ void multiply_rows(const Mxfp4LinearArgs& a, const Mxfp4LinearGroup& group, int begin, int rows,
+                              int team) {
+  const Mxfp4Weights w{group.blocks, group.scales, a.in_dim};
+  const auto locate = [&](int i) { return FewRowsTile<Mxfp4Weights>{w, 16 * i, a.out_dim, 0}; };
+  FewRows<Product, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim, rows, team,
+                                             (a.out_dim + 15) / 16, int(blockIdx.x), int(gridDim.x), locate);
+  product.start();
+  for (int r = 0; r < rows; ++r) {
+    const float* x = a.x + (group.row_begin + begin + r) * a.x_stride;
+    keep_row<Product>(product.kept(r), a.in_dim, [&](int k, float(&value)[8]) { read_octet(x, k, value); });
+  }
+  __syncthreads();
+  product.run(
+      [&](const auto&, int, int r, int o, float sum) { group.y[(begin + r) * a.y_stride + o] = sum; });
+  __syncthreads();
+}
+
 // Grid (some blocks for each group, num_groups). Reads the weights of a group once per `at_once` of its rows.
 template <class Product>
-__global__ void __launch_bounds__(kProductWarps* kWarp, 2)
+__global__ void __launch_bounds__(kProductWarps* kWarp, Product::kBlocks)
     mxfp4_few_rows_kernel(const __grid_constant__ Mxfp4LinearArgs a, int at_once, int team) {
   begin_kernel();
   const Mxfp4LinearGroup group = a.groups[blockIdx.y].with_rows(a.y_stride);
-  const Mxfp4Weights w{group.blocks, group.scales, a.in_dim};
-  const auto locate = [&](int i) { return FewRowsTile<Mxfp4Weights>{w, 16 * i, a.out_dim, 0}; };
   for (int begin = 0; begin < group.rows; begin += at_once) {
-    FewRows<Product, decltype(locate)> product(dynamic_shared<uint4>(), a.in_dim,
-                                               min(at_once, group.rows - begin), team, (a.out_dim + 15) / 16,
-                                               int(blockIdx.x), int(gridDim.x), locate);
-    product.start();
-    for (int r = 0; r < at_once && begin + r < group.rows; ++r) {
-      const float* x = a.x + (group.row_begin + begin + r) * a.x_stride;
-      keep_row<Product>(product.kept(r), a.in_dim, [&](int k, float(&value)[8]) { read_octet(x, k, value); });
+    const int rows = min(at_once, group.rows - begin);
+    if constexpr (Product::kMost > 1) {  // most groups have few: those have code of their own
+      if (rows == 1) {
+        multiply_rows<Mxfp4Product<1>>(a, group, begin, rows, team);
+        continue;
+      }
     }
-    __syncthreads();
-    product.run(
-        [&](const auto&, int, int r, int o, float sum) { group.y[(begin + r) * a.y_stride + o] = sum; });
-    __syncthreads();
+    multiply_rows<Product>(a, group, begin, rows, team);
   }
 }
 
@@ -49,9 +62,10 @@ constexpr size_t kKeptBytesMax = 44 * 1024;  // of rows in shared memory, so tha
 template <class Product>
 void few_rows(const Mxfp4LinearArgs& a, int rows_max, Queue& queue) {
   const int at_once = std::clamp(int(kKeptBytesMax / Product::kept_bytes(a.in_dim)), 1, rows_max);
+  const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
+  const size_t most = few_rows_bytes<Product>(at_once, at_once, a.in_dim, 1);
   const int64_t tiles = ceil_div(a.out_dim, 16),
-                blocks = std::max<int64_t>(
-                    2 * static_cast<CudaQueue&>(queue).device().multiprocessors / a.num_groups, 1);
+                blocks = std::max<int64_t>(blocks_at_once<Product>(device, most) / a.num_groups, 1);
   const int team = best_team<Mxfp4Weights>(a.in_dim, tiles, blocks);
   launch(queue,
          dim3(unsigned(std::min(ceil_div(tiles, kProductWarps / team), blocks)), unsigned(a.num_groups)),

@@ -1,5 +1,5 @@
 // kernels/router/router.cu: one block a token. All of it takes the sigmoids, in f64, so that ties and near ties fall as in the
-// reference; one warp then chooses, in top_k rounds.
+// reference; one warp then chooses, in top_k rounds, from what its lanes hold in registers.
 #include "kernels/common/best.cuh"
 #include "kernels/router/router.h"
 
@@ -36,13 +36,6 @@ __device__ void close_groups(const RouterArgs& a, float* wanted, int lane) {
   __syncwarp();
 }
 
-// The best that a lane may choose, the lowest of equals; -1: all are NaN.
-__device__ int best_of_lane(const float* wanted, int experts, int lane) {
-  int best = -1;
-  for (int e = lane; e < experts; e += kWarp)
-    if (wanted[e] == wanted[e] && (best < 0 || wanted[e] > wanted[best])) best = e;
-  return best;
-}
 // Integers in the order of the floats, all above that of nothing.
 constexpr int kNothing = -0x7fffffff - 1;
 __device__ int in_order(float value) {
@@ -50,13 +43,52 @@ __device__ int in_order(float value) {
   return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
 
+// Chooses up to top_k ids, the most wanted first, the lower of equals; returns how many there were. A lane
+// holds up to kHeld experts; 0: none, there are too many.
+template <int kHeld>
+__device__ int choose(float* wanted, int experts, int top_k, int lane, int32_t* ids) {
+  int chosen = 0;
+  if constexpr (kHeld == 0) {
+    for (; chosen < top_k; ++chosen) {
+      const int e = best_of(wanted, experts, lane);
+      if (e < 0) break;
+      __syncwarp();
+      if (lane == 0) ids[chosen] = e, wanted[e] = NAN;
+      __syncwarp();
+    }
+    return chosen;
+  }
+  int ranks[kHeld + 1];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int e = lane + kWarp * i;
+    ranks[i] = e < experts && wanted[e] == wanted[e] ? in_order(wanted[e]) : kNothing;
+  }
+  for (; chosen < top_k; ++chosen) {
+    int best = kNothing, mine = experts;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) best = max(best, ranks[i]);
+    best = __reduce_max_sync(kAllLanes, best);
+    if (best == kNothing) break;
+#pragma unroll
+    for (int i = kHeld - 1; i >= 0; --i) mine = ranks[i] == best ? lane + kWarp * i : mine;
+    const int e = __reduce_min_sync(kAllLanes, mine);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) ranks[i] = e == lane + kWarp * i ? kNothing : ranks[i];
+    if (lane == 0) ids[chosen] = e;
+  }
+  return chosen;
+}
+
 constexpr int kThreads = 256;
 
 // Shared s, wanted [experts], ids [top_k].
+template <int kHeld>
 __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant__ RouterArgs a) {
   float *s = dynamic_shared<float>(), *wanted = s + a.experts;
   auto* chosen_ids = reinterpret_cast<int32_t*>(wanted + a.experts);
-  begin_kernel();
+  start_next_kernel();
+  wait_for_kernel_before();
   const int64_t t = blockIdx.x;
   const int lane = threadIdx.x % kWarp;
   const float* logits = a.logits + t * a.experts;
@@ -72,22 +104,12 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
   for (int e = lane; e < a.experts; e += kWarp) finite += wanted[e] == wanted[e] && isfinite(logits[e]);
   finite = __reduce_add_sync(kAllLanes, finite);
 
-  int chosen = 0, mine = best_of_lane(wanted, a.experts, lane);
-  while (chosen < a.top_k) {
-    const int rank = mine < 0 ? kNothing : in_order(wanted[mine]);
-    const int best = __reduce_max_sync(kAllLanes, rank);
-    if (best == kNothing) break;
-    const int e = __reduce_min_sync(kAllLanes, rank == best ? mine : a.experts);
-    if (mine == e) {
-      chosen_ids[chosen] = e, wanted[e] = NAN;
-      mine = best_of_lane(wanted, a.experts, lane);
-    }
-    ++chosen;
-  }
+  const int chosen = choose<kHeld>(wanted, a.experts, a.top_k, lane, chosen_ids);
   __syncwarp();
   if (lane == 0) complete_with_lowest(chosen_ids, chosen, a.top_k);
   __syncwarp();
   double sum = 0;
+#pragma unroll 8
   for (int slot = 0; slot < a.top_k; ++slot) sum += s[chosen_ids[slot]];
   const double factor = a.renormalize ? a.scale / (sum + 1e-20) : a.scale;
   for (int slot = lane; slot < a.top_k; slot += kWarp) {
@@ -100,7 +122,11 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
 
 void cuda::router(const RouterArgs& a, Queue& queue) {
   launch(queue, unsigned(a.tokens), kThreads,
-         2 * sizeof(float) * size_t(a.experts) + sizeof(int32_t) * size_t(a.top_k), router_kernel, a);
+         2 * sizeof(float) * size_t(a.experts) + sizeof(int32_t) * size_t(a.top_k),
+         a.experts <= 8 * kWarp    ? router_kernel<8>
+         : a.experts <= 32 * kWarp ? router_kernel<32>
+                                   : router_kernel<0>,
+         a);
 }
 
 }  // namespace dsa

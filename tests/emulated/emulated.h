@@ -124,6 +124,10 @@ T __ldg(const T* at) {
   return *at;
 }
 template <class T>
+T __ldcg(const T* at) {
+  return *at;
+}
+template <class T>
 T __ldcs(const T* at) {
   return *at;
 }

@@ -20,6 +20,8 @@ inline void load_vector_if(bool exists, SharedPlace place, uint4& v) {
 inline uint32_t load_word(SharedPlace place) { return load_value<uint32_t>(place); }
 inline uint32_t load_half(SharedPlace place) { return load_value<uint16_t>(place); }
 
+inline void prefetch(const void*) {}
+
 inline void copy_async_to(SharedPlace place, const void* global, bool exists) {
   copy_async(place, global, exists);
 }
