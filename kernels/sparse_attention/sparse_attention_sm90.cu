@@ -157,32 +157,25 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x >= kMultiplyThreads) {
     give_registers<40>();
     const int sequence = a.sequence_of[t];
-    int length = list ? a.top_k : a.visible[t];
-    Cut cut = cut_of(length, blocks, parts_max);
+    const int length = used_slots(a, t);
+    const Cut cut = cut_of(length, blocks, parts_max);
+    if (block >= (cut.by_pair ? kPair : cut.parts)) return;
     const int warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp, c = threadIdx.x % 8;
+    const int parts = (cut.parts - block + blocks - 1) / blocks;  // of this block
+    const bool last = parts > 0 && (cut.parts - 1) % blocks == block;
+    const int tiles = parts * cut.part_tiles - (last ? cut.parts * cut.part_tiles - cut.tiles : 0);
     // Each warp gathers 16 rows of a tile. Its lanes find the rows of two tiles at once, one pair of tiles ahead, and
     // read the list two ahead.
     const int32_t* pages = a.latents.block_tables + int64_t(sequence) * a.latents.max_pages;
     const auto position_of = [&](int pair) {
       const int n = 2 * pair + lane / 16;
+      if (n >= tiles) return -1;
       const int tile = (block + n / cut.part_tiles * blocks) * cut.part_tiles + n % cut.part_tiles;
       const int slot = tile * kTileRows + warp * 16 + lane % 16;
       return slot >= length ? -1 : list ? list[slot] : slot;
     };
     const auto page_of = [&](int p) { return p < 0 ? 0 : pages[p >> page_shift]; };
-    int position = position_of(0), next = position_of(1);  // as if the list were full
-    if (list) {
-      const int used = used_slots(a, t);
-      if (used < length) {
-        length = used, cut = cut_of(length, blocks, parts_max);
-        position = position_of(0), next = position_of(1);
-      }
-    }
-    if (block >= (cut.by_pair ? kPair : cut.parts)) return;
-    const int parts = (cut.parts - block + blocks - 1) / blocks;  // of this block
-    const bool last = parts > 0 && (cut.parts - 1) % blocks == block;
-    const int tiles = parts * cut.part_tiles - (last ? cut.parts * cut.part_tiles - cut.tiles : 0);
-    int page = page_of(position);
+    int position = position_of(0), page = page_of(position), next = position_of(1);
     for (int pair = 0; 2 * pair < tiles; ++pair) {
       const int row = position & ((1 << page_shift) - 1);
       const size_t offset = page * a.latents.page_stride + size_t(row) * (kColumns * 128);
@@ -216,9 +209,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   const int row = warp * 16 + lane / 4;  // heads of the thread: this one and 8 below it
 
-  const Cut cut = cut_of(used_slots(a, t), blocks, parts_max);
-  if (block >= (cut.by_pair ? kPair : cut.parts)) return;
-  // All of q is on its way at once. Blocks begin at different places.
+  // All of q is on its way before anything is waited for. Blocks begin at different places.
   constexpr int kPieces = kHeads * kLatentDim / 8 / kMultiplyThreads;
   float4 latent[kPieces][2] = {};
   float rope[2][4][2] = {};  // columns of two steps of the group
@@ -238,6 +229,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (h < heads) rope[j / 4][j % 4][0] = from[0], rope[j / 4][j % 4][1] = from[1];
     }
   }
+  const Cut cut = cut_of(used_slots(a, t), blocks, parts_max);
+  if (block >= (cut.by_pair ? kPair : cut.parts)) return;
 #pragma unroll
   for (int j = 0; j < kPieces; ++j) {
     const int i = piece_at(j), h = i / (kLatentDim / 8), column = i / 8 % kLatentColumns;
@@ -515,19 +508,19 @@ struct HeadSum {
 __global__ void __launch_bounds__(kGroupThreads)
     add_parts_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int blocks, int parts_max,
                      float* memory) {
-  begin_kernel();
   const int64_t t = first + blockIdx.y;
+  const int length = used_slots(a, t);  // older than the kernel before, which has waited for it
+  begin_kernel();
   const int heads_group = blockIdx.x / (4 * kFours), groups = gridDim.x / (4 * kFours);
   const Parts parts(memory, int64_t(blockIdx.y) * groups + heads_group, a.heads, parts_max);
   const int group = blockIdx.x / (2 * kFours) % 2, four = blockIdx.x / 2 % kFours, half = threadIdx.x % 2,
             lane = threadIdx.x / 2 % kWarp, warp = blockIdx.x % 2 * 2 + threadIdx.x / (2 * kWarp),
             row = warp * 16 + lane / 4 + half * 8;
-  const int length = used_slots(a, t);
   const Cut cut = cut_of(length, blocks, parts_max);
   if (cut.by_pair || warp >= parts.warps) return;
 
   HeadSum all, segment;
-  constexpr int kAtOnce = kSegmentTiles;
+  constexpr int kAtOnce = kPair * kSegmentTiles;
   const int of_segment = cut.segment_tiles / cut.part_tiles;  // parts
   int left = of_segment;
   for (int begin = 0; begin < cut.parts; begin += kAtOnce) {
