@@ -20,6 +20,7 @@ namespace {
 // Where the product of FP8 is tuned. On an H200, with matrices of 7168 -> 4096, the way through FP8 is the shorter one from 4
 // rows of an expert on, and twice as short at 16 (dsa_bench_cuda overlap). Below, activations keep more of their bits.
 int fp8_rows_of(int capability) { return capability == 90 ? 16 : 0; }
+int expand_rows_of(int capability) { return capability == 90 ? 2048 : 0; }
 
 class CudaBackend final : public Backend {
  public:
@@ -63,6 +64,7 @@ class CudaBackend final : public Backend {
   Storage& storage() override { return *storage_; }
   std::shared_ptr<void> enter_thread() override { return std::make_shared<CudaScope>(ordinal_); }
   int fp8_rows() const override { return fp8_rows_of(device_.capability); }
+  int expand_rows() const override { return expand_rows_of(device_.capability); }
   bool fuses() const override { return true; }
   bool can_replay() const override { return true; }
   void replay(uint64_t key, const std::function<void()>& work) override {
@@ -163,6 +165,7 @@ DeviceInfo describe(int ordinal) {
   info.backend_bytes = kCudaScratchBytes;
   const int capability = 10 * properties.major + properties.minor;
   info.fp8_rows = fp8_rows_of(capability);
+  info.expand_rows = expand_rows_of(capability);
   info.kernels = kernels_of(capability);
   if (capability < kCudaCapabilityMin) {
     info.why_not = error(Code::backend, properties.name, " has compute capability ", properties.major, ".",
