@@ -32,6 +32,12 @@ struct TileCounts {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// The shared memory that a launch asks for, where operands may begin.
+__device__ inline uint8_t* shared_operands() {
+  extern __shared__ __align__(1024) uint8_t shared_operand_memory[];
+  return shared_operand_memory;
+}
+
 __device__ inline void init_barrier(uint64_t& barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address_of(&barrier)), "r"(count) : "memory");
 }

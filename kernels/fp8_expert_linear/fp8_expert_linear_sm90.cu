@@ -18,7 +18,7 @@ struct Shared {
   uint64_t full[kStages], empty[kStages];
   TileCounts counts;
 };
-constexpr size_t kSharedBytes = size_t(kStages) * kStageBytes + sizeof(Shared) + 1024;  // aligned by hand
+constexpr size_t kSharedBytes = size_t(kStages) * kStageBytes + sizeof(Shared);
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // d (+)= a b^T: 64 outputs, 128 or 64 rows, 32 columns.
@@ -131,7 +131,7 @@ __device__ void multiply_tile(const Fp8ExpertLinearArgs& a, const Tile& tile, co
 __global__ void __launch_bounds__(kProductThreads, 1)
     fp8_expert_linear_kernel(const __grid_constant__ Fp8ExpertLinearArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* stages = reinterpret_cast<uint8_t*>((uint64_t(dynamic_shared<uint8_t>()) + 1023) / 1024 * 1024);
+  uint8_t* stages = shared_operands();
   Shared& shared = *reinterpret_cast<Shared*>(stages + kStages * kStageBytes);
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {

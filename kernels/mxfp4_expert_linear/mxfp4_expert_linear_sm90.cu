@@ -3,8 +3,7 @@
 //
 // Groups of up to 128 rows take tiles of 256 outputs, larger ones tiles of 128 outputs x 256 rows: a weight is read, and
 // expanded, once for as many rows as registers have sums for. The order of fp8_tiles.h lets a thread expand whole blocks:
-// of each of its two rows of a unit one 16-byte load and one entry of the table make all that it brings to a stretch. It
-// does so while the products before run.
+// of each of its two outputs of a unit one 16-byte load and one entry of the table make all that it brings to a stretch.
 #include "kernels/common/cuda_places.cuh"
 #include "kernels/common/fp8_products_sm90.cuh"
 #include "kernels/common/mxfp4_codes.cuh"
@@ -18,20 +17,22 @@ constexpr int kRowsMax = 2 * kRows, kOutputsMax = 256;  // of a tile, not both
 constexpr int kOutputsOfGroup = kOutputsMax / kMultiplying;
 constexpr int kStages = 4;
 
-// A stage: packed outputs, 64 bytes each; the rows from a multiple of 8 on; entries of the table, of 4 blocks of an output.
+// A stage: packed outputs, 64 bytes each; then the rows from a multiple of 8 on.
 constexpr int kPacked = kFp8Stretch / 2, kBlocks = kFp8Stretch / kMxfp4Block;
 DSA_HD constexpr int rows_place(bool tall) { return (tall ? kOutputsMax / 2 : kOutputsMax) * kPacked; }
-constexpr int kEntriesPlace = rows_place(true) + (kRowsMax + 8) * kFp8Stretch;
-constexpr int kStageBytes = kEntriesPlace + kOutputsMax * kBlocks;
-static_assert(rows_place(false) + (kRows + 8) * kFp8Stretch <= kEntriesPlace && kStageBytes % 1024 == 0);
+constexpr int kStageBytes = rows_place(true) + (kRowsMax + 8) * kFp8Stretch;
+static_assert(rows_place(false) + (kRows + 8) * kFp8Stretch <= kStageBytes && kStageBytes % 1024 == 0);
+// What four stretches need of the table. A stage is free once the one kStages before it is, so as many serve.
+constexpr int kQuad = 4, kQuads = kStages;
 
 struct Shared {
+  uint32_t entries[kQuads][kOutputsMax][kQuad];  // a byte for each block
   Leaving<kRowsMax, kOutputsOfGroup> leaving[kMultiplying];
   uint2 table[kShifts];
   uint64_t full[kStages], empty[kStages];
   TileCounts counts;
 };
-constexpr size_t kSharedBytes = size_t(kStages) * kStageBytes + sizeof(Shared) + 1024;  // aligned by hand
+constexpr size_t kSharedBytes = size_t(kStages) * kStageBytes + sizeof(Shared);
 static_assert(kSharedBytes <= 227 * 1024);
 
 struct TileShape {
@@ -92,177 +93,207 @@ __device__ uint2 load_pair(SharedPlace place) {
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(place));
   return v;
 }
-__device__ void store_word(SharedPlace place, uint32_t word) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(place), "r"(word) : "memory");
-}
 // Asks for 256 bytes on the way, since the stretches that follow need them.
 __device__ void copy_far(SharedPlace place, const void* global, bool exists) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(place), "l"(global),
                "r"(exists ? 16 : 0)
                : "memory");
 }
+__device__ void copy_far(SharedPlace place, const void* global) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(place), "l"(global) : "memory");
+}
 // When the copies of this thread so far are there.
 __device__ void arrive_after_copies(uint64_t& barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address_of(&barrier)) : "memory");
 }
 
-// Four scales of an output from block `b` on; zeros behind the last.
-__device__ uint32_t load_scales(const uint8_t* scales, int b, int blocks, bool aligned) {
-  if (aligned) return __ldg(reinterpret_cast<const uint32_t*>(scales + b));
-  uint32_t word = 0;
+// The scales of `count` blocks from `at` on, up to sixteen; zeros behind them.
+__device__ uint4 load_scales(const uint8_t* at, int count) {
+  const uint64_t alignment = uint64_t(at) | uint64_t(count);
+  if (alignment % 16 == 0) return count > 0 ? __ldg(reinterpret_cast<const uint4*>(at)) : uint4{};
+  uint32_t words[kQuad] = {};
+  if (alignment % 4 == 0) {
 #pragma unroll
-  for (int i = 0; i < kBlocks; ++i)
-    if (b + i < blocks) word |= uint32_t(scales[b + i]) << 8 * i;
-  return word;
+    for (int i = 0; i < kQuad; ++i)
+      if (i * kBlocks < count) words[i] = __ldg(reinterpret_cast<const uint32_t*>(at) + i);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kQuad * kBlocks; ++i)
+      if (i < count) words[i / kBlocks] |= uint32_t(__ldg(at + i)) << 8 * (i % kBlocks);
+  }
+  return {words[0], words[1], words[2], words[3]};
 }
-__device__ uint32_t entries_of(uint32_t scales, int exponent) {
-  uint32_t entries = 0;
-#pragma unroll
-  for (int i = 0; i < kBlocks; ++i)
-    entries |= uint32_t(shift_entry(int(scales >> 8 * i & 0xff) - exponent)) << 8 * i;
-  return entries;
+// shift_entry of four scales; bias is that of scale 0 before it is clamped, in both halves.
+__device__ uint32_t entries_of(uint32_t scales, uint32_t bias) {
+  constexpr uint32_t kMost = (kShifts - 1) * 0x10001u;
+  const uint32_t low = __viaddmin_s16x2_relu(__byte_perm(scales, 0, 0x4140), bias, kMost),
+                 high = __viaddmin_s16x2_relu(__byte_perm(scales, 0, 0x4342), bias, kMost);
+  return __byte_perm(low, high, 0x6420);
 }
 
-// All threads of the last warpgroup.
+// All threads of the last warpgroup. `quad` counts the entries that were made.
 template <bool kTall>
 __device__ void load_tile(const Mxfp4ExpertLinearArgs& a, const Tile& tile, uint8_t* stages, Shared& shared,
-                          Stage<kStages>& stage) {
+                          Stage<kStages>& stage, unsigned& quad) {
   constexpr int kOutputs = kTall ? kOutputsMax / 2 : kOutputsMax, kOwned = kOutputs / kGroupThreads,
-                kOutputsAtOnce = kGroupThreads / kBlocks;
+                kOutputsAtOnce = kGroupThreads / kBlocks, kBlockBytes = kMxfp4Block / 2;
   const Mxfp4ExpertLinearGroup& from = a.groups[tile.group];
   const int thread = threadIdx.x % kGroupThreads, blocks = a.in_dim / kMxfp4Block;
   const int stretches = int(fp8_stretches(a.in_dim)), outputs = a.out_dim - tile.o;
-  const int row_bytes = tile.rows * kFp8Stretch;
-  const uint8_t* x = a.x + int64_t(tile.r) * kFp8Stretch;
 
   // A block of every kOutputsAtOnce-th output, and all scales of kOwned outputs.
   const int o_first = thread / kBlocks, block = thread % kBlocks;
-  const uint8_t* packed = from.blocks + (int64_t(tile.o + o_first) * blocks + block) * (kMxfp4Block / 2);
-  const int64_t step = int64_t(blocks) * (kMxfp4Block / 2) * kOutputsAtOnce;
+  const uint8_t* packed = from.blocks + (int64_t(tile.o + o_first) * blocks + block) * kBlockBytes;
   const uint8_t* scales[kOwned];
-  int exponent[kOwned];
-  uint32_t word[kOwned];
-  const bool aligned = (uint64_t(from.scales) | uint64_t(blocks)) % 4 == 0;
+  uint32_t bias[kOwned];
+  uint4 next[kOwned];
 #pragma unroll
   for (int i = 0; i < kOwned; ++i) {
-    const int o = min(thread + i * kGroupThreads, outputs - 1);
-    scales[i] = from.scales + int64_t(tile.o + o) * blocks;
-    exponent[i] = from.exponents[tile.o + o];
-    word[i] = load_scales(scales[i], 0, blocks, aligned);
+    const int o = tile.o + min(thread + i * kGroupThreads, outputs - 1);
+    scales[i] = from.scales + int64_t(o) * blocks;
+    bias[i] = uint32_t((-kShiftMin - from.exponents[o]) & 0xffff) * 0x10001u;
+    next[i] = load_scales(scales[i], blocks);
   }
 #pragma unroll 1
-  for (int k = 0; k < stretches; ++k, stage.next()) {
+  for (int k = 0; k < stretches; ++k, stage.next(), packed += kPacked) {
     uint8_t* to = stages + stage.index * kStageBytes;
-    const SharedPlace place = address_of(to);
+    const SharedPlace place = address_of(to) + thread * kBlockBytes;
     uint64_t& full = shared.full[stage.index];
     wait(shared.empty[stage.index], stage.parity ^ 1);
     if (thread == 0) {
-      expect_bytes(full, uint32_t(row_bytes));
-      copy_in(to + rows_place(kTall) + tile.r % 8 * kFp8Stretch, x, uint32_t(row_bytes), full);
-      x += int64_t(a.rows) * kFp8Stretch;
+      const uint32_t bytes = uint32_t(tile.rows) * kFp8Stretch;
+      expect_bytes(full, bytes);
+      copy_in(to + rows_place(kTall) + tile.r % 8 * kFp8Stretch,
+              a.x + (int64_t(k) * a.rows + tile.r) * kFp8Stretch, bytes, full);
     }
-    const bool exists = k * kBlocks + block < blocks;
+    const uint8_t* at = packed;
+    if (outputs >= kOutputs && (k + 1) * kBlocks <= blocks) {
 #pragma unroll
-    for (int i = 0; i < kOutputs / kOutputsAtOnce; ++i) {
-      const bool there = exists && o_first + i * kOutputsAtOnce < outputs;
-      copy_far(place + (i * kGroupThreads + thread) * (kMxfp4Block / 2),
-               there ? packed + i * step : from.blocks, there);
+      for (int i = 0; i < kOutputs / kOutputsAtOnce; ++i, at += blocks * kBlockBytes * kOutputsAtOnce)
+        copy_far(place + i * kGroupThreads * kBlockBytes, at);
+    } else {
+      const int left = k * kBlocks + block < blocks ? outputs - o_first : 0;
+#pragma unroll 1
+      for (int i = 0; i < kOutputs / kOutputsAtOnce; ++i, at += blocks * kBlockBytes * kOutputsAtOnce)
+        copy_far(place + i * kGroupThreads * kBlockBytes, i * kOutputsAtOnce < left ? at : from.blocks,
+                 i * kOutputsAtOnce < left);
     }
-    packed += kPacked;
     arrive_after_copies(full);
+    if (k % kQuad == 0) {
+      uint32_t(*entries)[kQuad] = shared.entries[quad++ % kQuads];
 #pragma unroll
-    for (int i = 0; i < kOwned; ++i) {
-      store_word(place + kEntriesPlace + (thread + i * kGroupThreads) * kBlocks,
-                 entries_of(word[i], exponent[i]));
-      if (k + 1 < stretches) word[i] = load_scales(scales[i], (k + 1) * kBlocks, blocks, aligned);
+      for (int i = 0; i < kOwned; ++i) {
+        *reinterpret_cast<uint4*>(entries[thread + i * kGroupThreads]) = {
+            entries_of(next[i].x, bias[i]), entries_of(next[i].y, bias[i]), entries_of(next[i].z, bias[i]),
+            entries_of(next[i].w, bias[i])};
+        next[i] = load_scales(scales[i] + (k + kQuad) * kBlocks, blocks - (k + kQuad) * kBlocks);
+      }
     }
     __syncwarp();
     if (thread % kWarp == 0) arrive(full);
   }
 }
 
-// What a thread expands for a unit: a block of two outputs.
+// What a thread brings to a unit of a stretch: a block of two outputs, packed and expanded.
 struct Packed {
   uint4 low, high;
   uint2 low_entry, high_entry;
 };
+struct Expanded {
+  uint32_t words[4][4];
+};
 __device__ uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+__device__ void expand(const Packed& from, Expanded& to) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint2 low = expand_codes(word_of(from.low, i), from.low_entry),
+                high = expand_codes(word_of(from.high, i), from.high_entry);
+    to.words[i][0] = low.x, to.words[i][1] = high.x, to.words[i][2] = low.y, to.words[i][3] = high.y;
+  }
+}
+
+// Expanded no sooner than here: before, the matrix units may still read registers that held what was expanded before.
+__device__ void hold(Packed& p) {
+  asm volatile(""
+               : "+r"(p.low.x), "+r"(p.low.y), "+r"(p.low.z), "+r"(p.low.w), "+r"(p.high.x), "+r"(p.high.y),
+                 "+r"(p.high.z), "+r"(p.high.w)
+               :
+               : "memory");
+}
+
+// Four products on their way, and what they gave added to the sums.
+template <int kSums>
+__device__ void give(float (&sum)[kSums], const Expanded& w, uint64_t x) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) asm volatile("" : "=f"(sum[i]));  // the first product sets it
+  begin_multiply();
+#pragma unroll
+  for (int i = 0; i < 4; ++i) multiply(sum, w.words[i], x + i * (32 >> 4), i > 0);
+  commit_multiply();
+}
+template <int kSums>
+__device__ void take(float (&sum)[kSums], float (&total)[kSums]) {
+  wait_multiply(sum);
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) total[i] += sum[i];
 }
 
 // The outputs of one warpgroup in a tile: kUnits units of outputs, kHalves halves of rows, of which the last has kLast.
 template <int kUnits, int kHalves, int kLast>
 __device__ void multiply_tile(const Mxfp4ExpertLinearArgs& a, const Tile& tile, uint8_t* stages,
-                              Shared& shared, Stage<kStages>& stage, int group, bool tall) {
+                              Shared& shared, Stage<kStages>& stage, unsigned& quad, int group) {
   constexpr int kOutputs = kUnits * kUnitOutputs;
   const int thread = threadIdx.x % kGroupThreads, warp = thread / kWarp, lane = thread % kWarp;
   const int stretches = int(fp8_stretches(a.in_dim));
-  const uint64_t x_first = descriptor(stages + rows_place(tall) + tile.r % 8 * kFp8Stretch);
+  const uint64_t x_first = descriptor(stages + rows_place(kUnits == 1) + tile.r % 8 * kFp8Stretch);
   const int output = group * kOutputs + warp * 16 + lane / 4;
-  const SharedPlace packed_place = address_of(stages) + output * kPacked + lane % 4 * 16,
-                    entries_place = address_of(stages) + kEntriesPlace + output * kBlocks + lane % 4,
-                    table = address_of(shared.table);
-  const auto load = [&](int index, int unit) {
-    const SharedPlace packed = packed_place + index * kStageBytes + unit * kUnitOutputs * kPacked,
-                      entries = entries_place + index * kStageBytes + unit * kUnitOutputs * kBlocks;
+  const int block = output * kBlocks + lane % 4, entry = output * kQuad * kBlocks + lane % 4;
+  const auto load = [&](int index, int k, int unit) {
+    const SharedPlace packed = address_of(stages) + index * kStageBytes + block * (kMxfp4Block / 2) +
+                               unit * kUnitOutputs * kPacked,
+                      entries = address_of(shared.entries[(quad + unsigned(k) / kQuad) % kQuads]) +
+                                k % kQuad * kBlocks + entry + unit * kUnitOutputs * kQuad * kBlocks,
+                      table = address_of(shared.table);
     return Packed{load_vector(packed), load_vector(packed + 8 * kPacked),
                   load_pair(table + load_byte(entries) * sizeof(uint2)),
-                  load_pair(table + load_byte(entries + 8 * kBlocks) * sizeof(uint2))};
+                  load_pair(table + load_byte(entries + 8 * kQuad * kBlocks) * sizeof(uint2))};
   };
 
   float total[kUnits][kHalves == 2 ? kRows / 2 : 1] = {};  // of the first of two halves
   float last[kUnits][kLast / 2] = {};
   wait(shared.full[stage.index], stage.parity);
-  Packed packed = load(stage.index, 0);
+  Packed packed = load(stage.index, 0, 0);
   for (int k = 0; k < stretches; ++k) {
     Stage<kStages> ahead = stage;
     ahead.next();
     const uint64_t x = x_first + uint64_t(stage.index * (kStageBytes >> 4));
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      uint32_t w[4][4];
-      const auto expand = [&](int i) {
-        const uint2 low = expand_codes(word_of(packed.low, i), packed.low_entry),
-                    high = expand_codes(word_of(packed.high, i), packed.high_entry);
-        w[i][0] = low.x, w[i][1] = high.x, w[i][2] = low.y, w[i][3] = high.y;
-      };
-      const auto load_next = [&] {
-        if (unit + 1 < kUnits) {
-          packed = load(stage.index, unit + 1);
-        } else if (k + 1 < stretches) {
-          wait(shared.full[ahead.index], ahead.parity);
-          packed = load(ahead.index, 0);
-        }
-      };
+      Expanded w;
+      expand(packed, w);
       if constexpr (kHalves == 2) {
         float sum[kRows / 2];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          expand(i);
-          begin_multiply();
-          multiply(sum, w[i], x + i * (32 >> 4), i > 0);
-        }
-        commit_multiply();
-        wait_multiply(sum);
-#pragma unroll
-        for (int i = 0; i < kRows / 2; ++i) total[unit][i] += sum[i];
+        give(sum, w, x);
+        take(sum, total[unit]);
       }
       float sum[kLast / 2];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (kHalves == 1) expand(i);
-        if (kHalves == 1 || i == 0) begin_multiply();
-        multiply(sum, w[i], x + (kHalves - 1) * (kRows * kFp8Stretch >> 4) + i * (32 >> 4), i > 0);
+      give(sum, w, x + (kHalves - 1) * (kRows * kFp8Stretch >> 4));
+      if (unit + 1 < kUnits) {
+        packed = load(stage.index, k, unit + 1);
+      } else if (k + 1 < stretches) {
+        wait(shared.full[ahead.index], ahead.parity);
+        packed = load(ahead.index, k + 1, 0);
       }
-      commit_multiply();
-      load_next();
-      wait_multiply(sum);
-#pragma unroll
-      for (int i = 0; i < kLast / 2; ++i) last[unit][i] += sum[i];
+      take(sum, last[unit]);
+      hold(packed);
     }
+    __syncwarp();
     if (lane == 0) arrive(shared.empty[stage.index]);
     stage = ahead;
   }
+  quad += unsigned(stretches + kQuad - 1) / kQuad;
 
   const Mxfp4ExpertLinearGroup& to = a.groups[tile.group];
   const int o_begin = tile.o + group * kOutputs, outputs = min(kOutputs, a.out_dim - o_begin);
@@ -284,7 +315,7 @@ __device__ void multiply_tile(const Mxfp4ExpertLinearArgs& a, const Tile& tile, 
 __global__ void __launch_bounds__(kProductThreads, 1)
     mxfp4_expert_linear_kernel(const __grid_constant__ Mxfp4ExpertLinearArgs a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  uint8_t* stages = reinterpret_cast<uint8_t*>((uint64_t(dynamic_shared<uint8_t>()) + 1023) / 1024 * 1024);
+  uint8_t* stages = shared_operands();
   Shared& shared = *reinterpret_cast<Shared*>(stages + kStages * kStageBytes);
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
@@ -299,30 +330,31 @@ __global__ void __launch_bounds__(kProductThreads, 1)
 
   Tile tile{a, shared.counts};
   Stage<kStages> stage;
+  unsigned quad = 0;
   if (threadIdx.x >= kMultiplying * kGroupThreads) {
     keep_registers<40>();
     while (tile.next())
       if (tile.of_group > kRows)
-        load_tile<true>(a, tile, stages, shared, stage);
+        load_tile<true>(a, tile, stages, shared, stage, quad);
       else
-        load_tile<false>(a, tile, stages, shared, stage);
+        load_tile<false>(a, tile, stages, shared, stage, quad);
   } else {
     take_registers<232>();
-    const int group = threadIdx.x / kGroupThreads;
+    const int group = __shfl_sync(kAllLanes, int(threadIdx.x) / kGroupThreads, 0);
     while (tile.next()) {
       const int half = kRows / 2;
       if (tile.of_group <= half)
-        multiply_tile<2, 1, half>(a, tile, stages, shared, stage, group, false);
+        multiply_tile<2, 1, half>(a, tile, stages, shared, stage, quad, group);
       else if (tile.of_group <= kRows)
-        multiply_tile<2, 1, kRows>(a, tile, stages, shared, stage, group, false);
+        multiply_tile<2, 1, kRows>(a, tile, stages, shared, stage, quad, group);
       else if (tile.rows <= half)
-        multiply_tile<1, 1, half>(a, tile, stages, shared, stage, group, true);
+        multiply_tile<1, 1, half>(a, tile, stages, shared, stage, quad, group);
       else if (tile.rows <= kRows)
-        multiply_tile<1, 1, kRows>(a, tile, stages, shared, stage, group, true);
+        multiply_tile<1, 1, kRows>(a, tile, stages, shared, stage, quad, group);
       else if (tile.rows <= kRows + half)
-        multiply_tile<1, 2, half>(a, tile, stages, shared, stage, group, true);
+        multiply_tile<1, 2, half>(a, tile, stages, shared, stage, quad, group);
       else
-        multiply_tile<1, 2, kRows>(a, tile, stages, shared, stage, group, true);
+        multiply_tile<1, 2, kRows>(a, tile, stages, shared, stage, quad, group);
     }
   }
   start_next_kernel();
