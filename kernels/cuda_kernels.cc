@@ -17,6 +17,7 @@ KernelTable sm90_table() {
 #if defined(DSA_CUDA_SM90)
   table.fp8_expert_linear = sm90::fp8_expert_linear;
   table.index_scores = sm90::index_scores;
+  table.mxfp4_expert_linear = sm90::mxfp4_expert_linear;
   table.sparse_attention = sm90::sparse_attention;
   table.top_k = sm90::top_k;
 #endif

@@ -38,6 +38,7 @@
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linears/linears.h"
+#include "kernels/mxfp4_expert_linear/mxfp4_expert_linear.h"
 #include "kernels/mxfp4_linear/mxfp4_linear.h"
 #include "kernels/mxfp4_to_fp8/mxfp4_to_fp8.h"
 #include "kernels/place_rows/place_rows.h"
@@ -55,31 +56,32 @@
 #include "kernels/vision_attention/vision_attention.h"
 
 // Every operator with its arguments, and those that have a SIMD version.
-#define DSA_FOR_EACH_PLAIN_KERNEL(X)     \
-  X(embedding, EmbeddingArgs)            \
-  X(layer_norm, LayerNormArgs)           \
-  X(add, AddArgs)                        \
-  X(router, RouterArgs)                  \
-  X(rope, RopeArgs)                      \
-  X(hadamard, HadamardArgs)              \
-  X(fp8_round, Fp8RoundArgs)             \
-  X(expert_plan, ExpertPlanArgs)         \
-  X(expert_groups, ExpertGroupsArgs)     \
-  X(expert_gather, ExpertGatherArgs)     \
-  X(append_rows, AppendRowsArgs)         \
-  X(place_rows, PlaceRowsArgs)           \
-  X(gather_rows, GatherRowsArgs)         \
-  X(grid_embedding, GridEmbeddingArgs)   \
-  X(add_bias, AddBiasArgs)               \
-  X(softmax_router, SoftmaxRouterArgs)   \
-  X(pool_keys, PoolKeysArgs)             \
-  X(expand_pools, ExpandPoolsArgs)       \
-  X(hyper_spread, HyperSpreadArgs)       \
-  X(hyper_mean, HyperMeanArgs)           \
-  X(mxfp4_exponents, Mxfp4ExponentsArgs) \
-  X(mxfp4_to_fp8, Mxfp4ToFp8Args)        \
-  X(fp8_pack, Fp8PackArgs)               \
-  X(fp8_expert_linear, Fp8ExpertLinearArgs)
+#define DSA_FOR_EACH_PLAIN_KERNEL(X)        \
+  X(embedding, EmbeddingArgs)               \
+  X(layer_norm, LayerNormArgs)              \
+  X(add, AddArgs)                           \
+  X(router, RouterArgs)                     \
+  X(rope, RopeArgs)                         \
+  X(hadamard, HadamardArgs)                 \
+  X(fp8_round, Fp8RoundArgs)                \
+  X(expert_plan, ExpertPlanArgs)            \
+  X(expert_groups, ExpertGroupsArgs)        \
+  X(expert_gather, ExpertGatherArgs)        \
+  X(append_rows, AppendRowsArgs)            \
+  X(place_rows, PlaceRowsArgs)              \
+  X(gather_rows, GatherRowsArgs)            \
+  X(grid_embedding, GridEmbeddingArgs)      \
+  X(add_bias, AddBiasArgs)                  \
+  X(softmax_router, SoftmaxRouterArgs)      \
+  X(pool_keys, PoolKeysArgs)                \
+  X(expand_pools, ExpandPoolsArgs)          \
+  X(hyper_spread, HyperSpreadArgs)          \
+  X(hyper_mean, HyperMeanArgs)              \
+  X(mxfp4_exponents, Mxfp4ExponentsArgs)    \
+  X(mxfp4_to_fp8, Mxfp4ToFp8Args)           \
+  X(fp8_pack, Fp8PackArgs)                  \
+  X(fp8_expert_linear, Fp8ExpertLinearArgs) \
+  X(mxfp4_expert_linear, Mxfp4ExpertLinearArgs)
 #define DSA_FOR_EACH_SIMD_KERNEL(X)        \
   X(rms_norm, RmsNormArgs)                 \
   X(linear, LinearArgs)                    \

@@ -1,8 +1,9 @@
 // kernels/common/fp8_tiles.h: the order in which FP8 matrices lie for products on GPUs.
 //
 // Stretches of 128 columns follow each other; in a stretch the rows follow each other, 128 bytes each, so that any run
-// of rows of one stretch is one piece of memory. The eight 16-byte units of a row are in the order in which shared memory
-// has no bank conflicts: unit u lies where u ^ (row % 8) says. The last stretch is filled up with zeros.
+// of rows of one stretch is one piece of memory. Of its columns, 16-byte unit u has 4 u .. 4 u + 3 of each 32: a thread of a
+// matrix unit reads a quarter of every unit, which then is one MXFP4 block. The eight units of a row are in the order in
+// which shared memory has no bank conflicts: unit u lies where u ^ (row % 8) says. The last stretch is filled up with zeros.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ DSA_HD inline int64_t fp8_tile_bytes(int64_t rows, int64_t columns) {
 }
 // Where the value at (row, column) of [rows, any] lies.
 DSA_HD inline int64_t fp8_tile_offset(int64_t rows, int64_t row, int64_t column) {
-  const int64_t unit = column / kFp8Unit % (kFp8Stretch / kFp8Unit) ^ row % 8;
-  return (column / kFp8Stretch * rows + row) * kFp8Stretch + unit * kFp8Unit + column % kFp8Unit;
+  const int64_t unit = column / 4 % 8 ^ row % 8, block = column / kMxfp4Block % 4;
+  return (column / kFp8Stretch * rows + row) * kFp8Stretch + unit * kFp8Unit + 4 * block + column % 4;
 }
 
 // Multiprocessors that expand weights while the others multiply those before by `rows` rows of an expert, so that both

@@ -4,7 +4,7 @@
 
 namespace dsa {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kUnits = kFp8Stretch / kFp8Unit;
 
 void cuda::fp8_pack(const Fp8PackArgs& a, Queue& queue) {
   const bool aligned = uint64_t(a.x) % sizeof(float4) == 0 && a.x_stride % 4 == 0;
@@ -31,16 +31,16 @@ void cuda::fp8_pack(const Fp8PackArgs& a, Queue& queue) {
     const float scale = nan ? NAN : largest == 0 ? 1 : largest / 448;
     if (threadIdx.x == 0) a.scales[r] = scale;
 
-    for (int unit = threadIdx.x; unit < fp8_stretches(a.in_dim) * (kFp8Stretch / kFp8Unit);
-         unit += kThreads) {
+    for (int unit = threadIdx.x; unit < fp8_stretches(a.in_dim) * kUnits; unit += kThreads) {
+      const int first = unit / kUnits * kFp8Stretch + unit % kUnits * 4;  // column
       uint32_t words[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float4 v = four(unit * kFp8Unit + 4 * i);
+        const float4 v = four(first + i * kMxfp4Block);
         words[i] = round_to_e4m3x4(v.x / scale, v.y / scale, v.z / scale, v.w / scale);
       }
-      *reinterpret_cast<uint4*>(a.codes + fp8_tile_offset(a.rows, r, unit * kFp8Unit)) = {words[0], words[1],
-                                                                                          words[2], words[3]};
+      *reinterpret_cast<uint4*>(a.codes + fp8_tile_offset(a.rows, r, first)) = {words[0], words[1], words[2],
+                                                                                words[3]};
     }
   });
 }

@@ -1,72 +1,86 @@
-// kernels/mxfp4_to_fp8/mxfp4_to_fp8.cu: warps take pieces of matrices. Magnitudes come from a table of bytes, signs by
-// moving bits.
+// kernels/mxfp4_to_fp8/mxfp4_to_fp8.cu: warps take pieces of matrices. Four lanes take the blocks of a stretch, and exchange
+// words so that each has what it writes.
 #include "kernels/common/cuda.cuh"
+#include "kernels/common/mxfp4_codes.cuh"
 #include "kernels/mxfp4_to_fp8/mxfp4_to_fp8.h"
 
 namespace dsa {
 namespace {
 
-constexpr int kThreads = 1024;                  // a block fills a multiprocessor
-constexpr int kShiftMin = -13, kShiftMax = 10;  // below, every code is 0; above, all but that of 0 are 448
-constexpr int kShifts = kShiftMax - kShiftMin + 1;
-constexpr int kUnit = 16, kRows = 8,
-              kStretches = kWarp / (kFp8Stretch / kUnit);  // of a piece: what a warp takes
+constexpr int kThreads = 1024;  // a block fills a multiprocessor
+constexpr int kRows = 8, kStretches = 4,
+              kBlocks = kFp8Stretch / kMxfp4Block;  // of a piece: what a warp takes
+constexpr int kRowsAtOnce = kWarp / (kStretches * kBlocks), kTurns = kRows / kRowsAtOnce;
 
-// Eight codes in a word become eight bytes: `low` and `high` are the magnitudes' bytes, least magnitude first.
-__device__ uint2 expand(uint32_t word, uint2 table) {
-  const uint32_t magnitudes = word & 0x77777777u;
-  const uint32_t odd = word, even = word << 4;  // the sign of each second nibble is bit 7 of a byte
-  const uint32_t first = __byte_perm(table.x, table.y, magnitudes),
-                 second = __byte_perm(table.x, table.y, magnitudes >> 16);
-  return {first | (__byte_perm(even, odd, 0x5140) & 0x80808080u),
-          second | (__byte_perm(even, odd, 0x7362) & 0x80808080u)};
+// Lane q of four holds words[i]; afterwards, as words[i], what lane i held as words[q].
+__device__ void transpose(uint32_t (&words)[4], int q) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t got = __shfl_xor_sync(kAllLanes, q & 2 ? words[i] : words[i + 2], 2);
+    words[i] = q & 2 ? got : words[i], words[i + 2] = q & 2 ? words[i + 2] : got;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t got = __shfl_xor_sync(kAllLanes, q & 1 ? words[i] : words[i + 1], 1);
+    words[i] = q & 1 ? got : words[i], words[i + 1] = q & 1 ? words[i + 1] : got;
+  }
 }
 
 // Grid: any number of blocks. Pieces are kRows rows of kStretches stretches, `across` of them beside each other. Reads 17
 // bytes and writes 32 for each block of 32 values.
 __global__ void __launch_bounds__(kThreads, 1)
     mxfp4_to_fp8_kernel(const __grid_constant__ Mxfp4ToFp8Args a, unsigned across, unsigned pieces) {
-  __shared__ uint2 tables[kShifts];  // of a shift: the codes of 0, 0.5, 1, 1.5, 2, 3, 4, 6 times 2^shift
-  if (threadIdx.x < 8 * kShifts) {
-    const float power = bits_to_f32(uint32_t(127 + kShiftMin + int(threadIdx.x) / 8) << 23);
-    reinterpret_cast<uint8_t*>(tables)[threadIdx.x] = f32_to_e4m3(e2m1_to_f32(threadIdx.x % 8) * power);
-  }
+  __shared__ uint2 table[kShifts];
+  fill_shift_table(table);
   __syncthreads();
   begin_kernel();
 
-  const int units = a.in_dim / kUnit, stretches = int(fp8_stretches(a.in_dim));
-  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp,
-                 warps = gridDim.x * (kThreads / kWarp);
+  const int blocks = a.in_dim / kMxfp4Block, stretches = int(fp8_stretches(a.in_dim));
+  const unsigned warp = threadIdx.x / kWarp, warps = gridDim.x * (kThreads / kWarp);
+  const int lane = threadIdx.x % kWarp, q = lane % kBlocks, r_first = lane / (kStretches * kBlocks);
   for (unsigned i = blockIdx.x * (kThreads / kWarp) + warp; i < pieces * unsigned(a.num_groups); i += warps) {
     const Mxfp4ToFp8Group& group = a.groups[i / pieces];
     if (group.range && group.range[0] == group.range[1]) continue;
     const int o_begin = int(i % pieces / across) * kRows, rows = min(kRows, a.out_dim - o_begin);
-    const int unit = int(i % pieces % across * kWarp + lane);
-    if (unit >= stretches * (kFp8Stretch / kUnit)) continue;
-    const bool exists = unit < units;  // what fills up the last stretch does not
-    const int64_t at = int64_t(o_begin) * units + unit;
-    const auto* words_at = reinterpret_cast<const uint2*>(group.blocks) + at;
-    const uint8_t* scales = group.scales + at / (kMxfp4Block / kUnit);
+    const int stretch = int(i % pieces % across) * kStretches + lane / kBlocks % kStretches,
+              block = stretch * kBlocks + q;
+    const bool exists = block < blocks;  // what fills up the last stretch does not
+    const int64_t at = int64_t(o_begin) * blocks + block;
+    const auto* blocks_at = reinterpret_cast<const uint4*>(group.blocks) + at;
+    const uint8_t* scales = group.scales + at;
     const int16_t* exponents = group.exponents + o_begin;
 
-    uint2 words[kRows];
-    int shifts[kRows];
+    uint4 codes[kTurns];
+    int shifts[kTurns];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      words[r] = {}, shifts[r] = 0;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int r = turn * kRowsAtOnce + r_first;
+      codes[turn] = {}, shifts[turn] = 0;
       if (r >= rows || !exists) continue;
-      words[r] = __ldcs(words_at + r * units);
-      shifts[r] = scales[r * (units / (kMxfp4Block / kUnit))] - exponents[r];
+      codes[turn] = __ldcs(blocks_at + r * blocks);
+      shifts[turn] = scales[r * blocks] - exponents[r];
     }
-    const int stretch = unit / (kFp8Stretch / kUnit), of_stretch = unit % (kFp8Stretch / kUnit);
-    uint8_t* codes = group.codes + (int64_t(stretch) * a.out_dim + o_begin) * kFp8Stretch;
+    // Lane q writes units q and q + 4: the first or the second halves of words q / 2 and q / 2 + 2 of each block.
+    uint8_t* to = group.codes + (int64_t(stretch) * a.out_dim + o_begin) * kFp8Stretch;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (r >= rows) break;
-      const uint2 table = tables[max(kShiftMin, min(kShiftMax, shifts[r])) - kShiftMin];
-      const uint2 low = expand(words[r].x, table), high = expand(words[r].y, table);
-      *reinterpret_cast<uint4*>(codes + r * kFp8Stretch + (of_stretch ^ r % 8) * kUnit) = {low.x, low.y,
-                                                                                           high.x, high.y};
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int r = turn * kRowsAtOnce + r_first;
+      uint32_t words[4] = {__byte_perm(codes[turn].x, codes[turn].z, 0x5410),
+                           __byte_perm(codes[turn].x, codes[turn].z, 0x7632),
+                           __byte_perm(codes[turn].y, codes[turn].w, 0x5410),
+                           __byte_perm(codes[turn].y, codes[turn].w, 0x7632)};
+      transpose(words, q);
+      uint32_t entries = uint32_t(shift_entry(shifts[turn])) << 8 * q;  // of the blocks of the stretch
+      entries |= __shfl_xor_sync(kAllLanes, entries, 1);
+      entries |= __shfl_xor_sync(kAllLanes, entries, 2);
+      if (r >= rows || stretch >= stretches) continue;
+      uint2 of_block[4];
+#pragma unroll
+      for (int b = 0; b < kBlocks; ++b) of_block[b] = expand_codes(words[b], table[entries >> 8 * b & 0xff]);
+      *reinterpret_cast<uint4*>(to + r * kFp8Stretch + (q ^ r) * kFp8Unit) = {of_block[0].x, of_block[1].x,
+                                                                              of_block[2].x, of_block[3].x};
+      *reinterpret_cast<uint4*>(to + r * kFp8Stretch + ((q + 4) ^ r) * kFp8Unit) = {
+          of_block[0].y, of_block[1].y, of_block[2].y, of_block[3].y};
     }
   }
 }

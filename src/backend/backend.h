@@ -30,8 +30,10 @@ class Backend {
   // A thread uses the queue while it holds what this returns, which may be null.
   [[nodiscard]] virtual std::shared_ptr<void> enter_thread() { return nullptr; }
 
-  // Rows of an expert from which it is worth it to expand its MXFP4 weights to FP8 first; 0: never.
+  // Rows of an expert from which it is worth it to multiply FP8, to which its MXFP4 weights are expanded; 0: never.
   virtual int fp8_rows() const { return 0; }
+  // Of these, from which one does better to expand them to memory once than within the product; 0: all.
+  virtual int expand_rows() const { return 0; }
 
   // True if replay() keeps what it has seen.
   virtual bool can_replay() const { return false; }

@@ -23,7 +23,7 @@ struct DeviceInfo {
   bool integrated = false, drives_display = false;
   uint64_t total_bytes = 0, free_bytes = 0;
   uint64_t backend_bytes = 0;          // that a backend takes before anybody asks
-  int fp8_rows = 0;                    // Backend::fp8_rows()
+  int fp8_rows = 0, expand_rows = 0;   // Backend::fp8_rows(), expand_rows()
   std::vector<KernelVariant> kernels;  // plain to best; none where the module cannot be loaded
 };
 

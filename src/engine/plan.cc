@@ -308,6 +308,7 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request, 
   ModelOptions options;
   options.max_step_tokens = kGpuStepTokens;
   options.fp8_rows = device.fp8_rows;
+  options.expand_rows = device.expand_rows;
   options.cache_format = request.cache_format;
   DSA_ASSIGN(const ModelSize size, measure_model(*config_, headers, options));
   const int64_t most = config_->max_context;

@@ -19,7 +19,7 @@ struct BlockContext {
   const SelectionObserver& observer;
   const Tensor& frequencies;          // [rope_dim / 2]  of the rotary embedding
   const Fp8Workspace* fp8_workspace;  // null: there is none
-  int fp8_rows;                       // of an expert, on average, from which it is taken
+  int fp8_rows;                       // of an expert, on average, from which its rows become FP8
 };
 
 // What a block reads: rows of the residual stream, [tokens, hidden], and the norm in front of the block. Its first operator

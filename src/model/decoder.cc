@@ -135,6 +135,7 @@ Status Decoder::prepare() {
   fill_tables();
   if (options_.route == Route::fast)
     fp8_rows_ = options_.fp8_rows >= 0 ? options_.fp8_rows : backend_.fp8_rows();
+  if (options_.expand_rows < 0) options_.expand_rows = backend_.expand_rows();
   if (fp8_rows_ > 0) {
     DSA_ASSIGN(fp8_workspace_, Fp8Workspace::create(*config_, *weights_, *activations_, options_, backend_));
     if (fp8_workspace_) memories_.bytes += Fp8Workspace::bytes(*config_, *weights_, options_);

@@ -41,7 +41,7 @@ class Decoder final : public LanguageModel {
   Status launch(const StepPlan& plan, const PagePool& pool, std::span<const SampleRow> asked) override;
   Result<std::span<const SampledToken>> collect() override;
 
-  // MoE layers whose experts go through the FP8 workspace where they have many rows.
+  // MoE layers whose experts are multiplied as FP8 where they have many rows.
   int fp8_layers() const { return fp8_workspace_ ? fp8_workspace_->layers() : 0; }
 
   // Called by each step for each latent attention layer, on the thread that runs the step. Empty: nobody

@@ -39,7 +39,7 @@ struct Layout {
   float* x_scales;
   std::vector<int16_t*> exponents;           // [layers], in the order of stages, experts, matrices, rows
   uint8_t* spreads;                          // of the rows of one layer
-  size_t half_bytes = 0, rows_of_layer = 0;  // of codes
+  size_t half_bytes = 0, rows_of_layer = 0;  // of codes; no bytes: no step expands
 
   Layout(const ModelConfig& c, const DecoderWeights& weights, const ModelOptions& options, Room& room) {
     const int64_t pairs = int64_t(options.max_step_tokens) * c.moe.top_k;
@@ -48,8 +48,10 @@ struct Layout {
       one_expert = std::max(one_expert, size_t(stage.count) * stage.matrix_bytes());
       rows_of_layer += size_t(c.moe.experts) * size_t(stage.count) * size_t(stage.out_dim);
     }
-    half_bytes = std::max(size_t(options.fp8_workspace_bytes) / 2, one_expert);
-    half_bytes = (half_bytes + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
+    if (pairs >= int64_t(options.expand_rows) * c.moe.experts) {
+      half_bytes = std::max(size_t(options.fp8_workspace_bytes) / 2, one_expert);
+      half_bytes = (half_bytes + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
+    }
     codes = static_cast<uint8_t*>(room.bytes(2 * half_bytes));
     x = static_cast<uint8_t*>(
         room.bytes(size_t(fp8_tile_bytes(pairs, std::max(c.expert_width(), c.moe.expert_dim)))));
@@ -61,13 +63,15 @@ struct Layout {
 };
 
 struct Tables {
-  std::vector<Mxfp4ToFp8Group*> expand;         // [layers, stages] of [experts, matrices]
+  std::vector<Mxfp4ExpertLinearGroup*> direct;  // [layers, stages] of [experts, matrices]
+  std::vector<Mxfp4ToFp8Group*> expand;         // the same
   std::vector<Fp8ExpertLinearGroup*> multiply;  // the same
 
   Tables(const ModelConfig& c, const DecoderWeights& weights, Room& room) {
     for (const LayerWeights& layer : weights.layers)
       for (const Stage& stage : stages_of(c)) {
         const size_t n = is_mxfp4(layer.moe) ? size_t(c.moe.experts) * size_t(stage.count) : 0;
+        direct.push_back(room.array<Mxfp4ExpertLinearGroup>(n));
         expand.push_back(room.array<Mxfp4ToFp8Group>(n));
         multiply.push_back(room.array<Fp8ExpertLinearGroup>(n));
       }
@@ -126,29 +130,35 @@ Result<std::unique_ptr<Fp8Workspace>> Fp8Workspace::create(const ModelConfig& c,
     int64_t part = 0;  // parts of the layer take turns in the halves
     for (size_t i = 0; i < stages.size(); ++i) {
       const Stage& stage = stages[i];
-      const int64_t at_once = int64_t(layout.half_bytes / (size_t(stage.count) * stage.matrix_bytes()));
+      const bool expands = layout.half_bytes > 0;
+      const int64_t at_once =
+          expands ? int64_t(layout.half_bytes / (size_t(stage.count) * stage.matrix_bytes())) : c.moe.experts;
+      Mxfp4ExpertLinearGroup* direct = made.direct[l * stages.size() + i];
       Mxfp4ToFp8Group* expand = made.expand[l * stages.size() + i];
       Fp8ExpertLinearGroup* multiply = made.multiply[l * stages.size() + i];
       for (int64_t e = 0; e < c.moe.experts; ++e) {
         // Experts may be rotated, for experiments.
         const ExpertWeights& expert = w.experts[size_t((e + options.rotate_experts) % c.moe.experts)];
-        for (int m = 0; m < stage.count; ++m, ++expand, ++multiply) {
+        for (int m = 0; m < stage.count; ++m, ++direct, ++expand, ++multiply) {
           const ExpertMatrix& matrix = expert.*stage.matrices[m];
           const auto* blocks = static_cast<const uint8_t*>(matrix.data);
           int16_t* exponents = layout.exponents[l] + row;
           ops::mxfp4_exponents(step, blocks, matrix.scales, stage.out_dim, int(stage.in_dim), exponents,
                                layout.spreads + row);
           row += size_t(stage.out_dim);
+          const int32_t* range = a.offsets.i32() + e;
+          *direct = {blocks, matrix.scales, exponents, range, outputs[i][m].f32()};
+          if (!expands) continue;
           uint8_t* codes = layout.codes + size_t((part + e / at_once) % 2) * layout.half_bytes +
                            size_t(e % at_once * stage.count + m) * stage.matrix_bytes();
-          const int32_t* range = a.offsets.i32() + e;
           *expand = {blocks, matrix.scales, exponents, codes, range};
           *multiply = {codes, exponents, range, outputs[i][m].f32()};
         }
       }
       part += (c.moe.experts + at_once - 1) / at_once;
-      w.fp8[i] = {tables.expand[l * stages.size() + i],
-                  tables.multiply[l * stages.size() + i],
+      w.fp8[i] = {tables.direct[l * stages.size() + i],
+                  expands ? tables.expand[l * stages.size() + i] : nullptr,
+                  expands ? tables.multiply[l * stages.size() + i] : nullptr,
                   stage.count,
                   int(std::min<int64_t>(at_once, c.moe.experts)),
                   int(stage.in_dim),

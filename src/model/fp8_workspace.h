@@ -1,8 +1,9 @@
-// model/fp8_workspace.h: the one buffer in which MXFP4 experts are expanded to FP8 before a product of many rows.
+// model/fp8_workspace.h: what products of MXFP4 experts with many rows need: rows that were rounded to FP8, and, for very
+// many, the one buffer in which weights are expanded before (kernels/mxfp4_to_fp8).
 //
-// A part of the experts of a layer goes through it after the other: expanded exactly (kernels/mxfp4_to_fp8), multiplied
-// with rows that were rounded to FP8. Its two halves take turns, so that one can be filled while the other is read. It serves every layer, so its size does not depend on how many there are. A layer
-// with a row of weights whose scales lie too far apart to be exact does not take it.
+// A part of the experts of a layer goes through that after the other. Its two halves take turns, so that one can be filled
+// while the other is read. It serves every layer, so its size does not depend on how many there are. A layer with a row of
+// weights whose scales lie too far apart to be exact takes none of this.
 #pragma once
 
 #include <memory>

@@ -63,9 +63,12 @@ struct ModelOptions {
   int top_k = 0;           // 0: the model's own
   int rotate_experts = 0;  // experiments: expert e does the work of expert e + n
   bool replay = true;      // decode steps may be recorded and replayed, where the backend can
-  // Rows of an expert, on average, from which MXFP4 experts of the fast route go through the FP8 workspace; 0: never;
-  // -1: what the backend finds worth it.
+  // Rows of an expert, on average, from which MXFP4 experts of the fast route are multiplied as FP8; 0: never; -1: what the
+  // backend finds worth it.
   int fp8_rows = -1;
+  // Of these, from which they are expanded in the FP8 workspace first, rather than within the product; 0: all; -1: what the
+  // backend finds faster. Without a step of so many rows there is no room for them.
+  int expand_rows = -1;
   uint64_t fp8_workspace_bytes = uint64_t(256) << 20;  // at least two experts fit, whatever this says
   // Experts are expanded beside the product of those before, where the backend can. On an H200 that takes as long as one
   // after the other with parts as small as those of this workspace: the product loses multiprocessors and full rounds of tiles.
@@ -87,7 +90,8 @@ struct ModelSize {
   uint64_t host = 0;   // the other side of what both touch
   uint64_t fp8_workspace = 0;
 };
-// From the headers of the checkpoint alone; refuses what a load would refuse for them. `options` say what fp8_rows is.
+// From the headers of the checkpoint alone; refuses what a load would refuse for them. `options` say what fp8_rows and expand_rows
+// are.
 Result<ModelSize> measure_model(const ModelConfig& config, const Checkpoint& checkpoint,
                                 const ModelOptions& options);
 

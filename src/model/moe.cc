@@ -9,9 +9,9 @@ namespace {
 
 using Products = std::initializer_list<ops::ExpertProduct>;
 
-// The products of the experts of one layer, each on the rows that chose it. Few rows: weights are read as they lie. Many:
-// they become FP8 in the workspace, a part of the experts after the other. While a part is multiplied, the side of the
-// queue expands the next into the other half.
+// The products of the experts of one layer, each on the rows that chose it. Few rows: they are taken as they are. More: rows
+// become FP8, and so do weights within the product. Even more: weights become FP8 in the workspace, a part of the experts
+// after the other. While a part is multiplied, the side of the queue expands the next into the other half.
 class ExpertProducts {
  public:
   // The plan of the experts is made: the first part may begin.
@@ -20,9 +20,9 @@ class ExpertProducts {
         c_(c),
         w_(w),
         side_(c.options.overlap ? s.side() : s.queue()),
-        many_(w.fp8[0].expand != nullptr &&
-              s.activations().pairs.dim[0] >= int64_t(c.fp8_rows) * c.config.moe.experts) {
-    if (!many_) return;
+        many_(w.fp8[0].direct != nullptr && has_rows(c.fp8_rows)),
+        expands_(many_ && w.fp8[0].expand != nullptr && has_rows(c.options.expand_rows)) {
+    if (!expands_) return;
     s.follow(side_, s.queue());
     expand_next(0);
   }
@@ -45,6 +45,10 @@ class ExpertProducts {
   }
 
  private:
+  // Of an expert, on average.
+  bool has_rows(int rows) const {
+    return s_.activations().pairs.dim[0] >= int64_t(rows) * c_.config.moe.experts;
+  }
   // As they lie, one number format after the other.
   void multiply(const Tensor& x, Products products) {
     Activations& a = s_.activations();
@@ -60,10 +64,14 @@ class ExpertProducts {
         ops::expert_linear(s_, x, a.linear_groups, groups, type, out_dim);
     }
   }
-  // Through the workspace.
+  // As FP8, all at once or through the workspace.
   void multiply(const Fp8Stage& stage, Products products) {
     const Fp8Workspace& workspace = *c_.fp8_workspace;
     const int rows = int(s_.activations().pairs.dim[0]), mean = rows / c_.config.moe.experts;
+    if (!expands_)
+      return ops::mxfp4_expert_linear(s_, workspace.x(), workspace.x_scales(),
+                                      {stage.direct, size_t(c_.config.moe.experts * stage.matrices)}, rows,
+                                      stage.in_dim, stage.out_dim, products.begin()->y.stride[0]);
     for (int e = 0; e < c_.config.moe.experts; e += stage.at_once) {
       s_.follow(s_.queue(), side_);  // which has expanded this part
       s_.follow(side_, s_.queue());  // which has multiplied the part before
@@ -92,7 +100,7 @@ class ExpertProducts {
   const BlockContext& c_;
   const MoeWeights& w_;
   Queue& side_;
-  const bool many_;
+  const bool many_, expands_;
   size_t stage_ = 0;  // of the part that is expanded next
   int expert_ = 0;    // its first
 };

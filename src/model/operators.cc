@@ -79,8 +79,9 @@ void add_experts(const ModelConfig& c, const WeightSurvey& survey, bool fp8_work
     if (pattern.use == TensorUse::mxfp4_blocks) {
       needs.add(kBlock, {DSA_OPERATOR(mxfp4_linear)});
       if (fp8_workspace)
-        needs.add("FP8 workspace", {DSA_OPERATOR(mxfp4_exponents), DSA_OPERATOR(fp8_pack),
-                                    DSA_OPERATOR(mxfp4_to_fp8), DSA_OPERATOR(fp8_expert_linear)});
+        needs.add("FP8 workspace",
+                  {DSA_OPERATOR(mxfp4_exponents), DSA_OPERATOR(fp8_pack), DSA_OPERATOR(mxfp4_expert_linear),
+                   DSA_OPERATOR(mxfp4_to_fp8), DSA_OPERATOR(fp8_expert_linear)});
     }
     if (pattern.use == TensorUse::matrix || pattern.use == TensorUse::stacked_experts)
       needs.add(kBlock, {DSA_OPERATOR(expert_linear)});

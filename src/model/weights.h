@@ -70,8 +70,10 @@ struct ExpertWeights {
       down;  // [expert_dim, width], the same, [width, expert_dim]; width is latent or hidden
 };
 
-// Products of the experts of a layer on their way through the FP8 workspace, for kernels; null: they never take it.
+// Products of the experts of a layer with rows of FP8, for kernels; null: they have none.
 struct Fp8Stage {
+  const Mxfp4ExpertLinearGroup* direct = nullptr;  // [experts, matrices]  weights expanded within the product
+  // The way through the workspace; null: there is no room for it.
   const Mxfp4ToFp8Group* expand = nullptr;         // [experts, matrices]
   const Fp8ExpertLinearGroup* multiply = nullptr;  // [experts, matrices]
   int matrices = 0, at_once = 0;                   // of an expert; experts for which there is room

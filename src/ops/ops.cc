@@ -318,6 +318,14 @@ void fp8_expert_linear(Step& s, const uint8_t* x, const float* x_scales,
   s.kernels().fp8_expert_linear(args, s.queue());
 }
 
+void mxfp4_expert_linear(Step& s, const uint8_t* x, const float* x_scales,
+                         std::span<const Mxfp4ExpertLinearGroup> groups, int rows, int in_dim, int out_dim,
+                         int64_t y_stride) {
+  const Mxfp4ExpertLinearArgs args{x,    x_scales, groups.data(), int(groups.size()),
+                                   rows, in_dim,   out_dim,       y_stride};
+  s.kernels().mxfp4_expert_linear(args, s.queue());
+}
+
 void short_conv(Step& s, const Tensor& x, const Tensor& weight, const ShortConvSequence* sequences,
                 Tensor y) {
   DSA_ASSERT(same_shape(x, y) && weight.dim[0] == x.dim[1]);

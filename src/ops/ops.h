@@ -77,8 +77,8 @@ void expert_down(Step& s, const Tensor& gate, const Tensor& up, const Activation
                  const Tensor& expert_ids, const Tensor& expert_weights, const ExpertMatrix* downs,
                  const Tensor& shared, const Tensor& addend, Tensor y);  // [tokens, width]
 
-// The way of MXFP4 experts through FP8; see kernels/mxfp4_to_fp8 and kernels/fp8_expert_linear. Weights are expanded on
-// `queue`, which may be that of the step or its side.
+// Products of MXFP4 experts with rows of FP8: in one, or in two steps, see kernels/mxfp4_to_fp8 and
+// kernels/fp8_expert_linear. Weights are expanded on `queue`, which may be that of the step or its side.
 void mxfp4_exponents(Step& s, const uint8_t* blocks, const uint8_t* scales, int64_t rows, int in_dim,
                      int16_t* exponents, uint8_t* spreads);
 void mxfp4_to_fp8(Step& s, Queue& queue, std::span<const Mxfp4ToFp8Group> groups, int in_dim, int out_dim,
@@ -89,6 +89,9 @@ void fp8_pack(Step& s, const Tensor& x, const Tensor& pairs, uint8_t* codes,
 void fp8_expert_linear(Step& s, const uint8_t* x, const float* x_scales,
                        std::span<const Fp8ExpertLinearGroup> groups, int rows, int in_dim, int out_dim,
                        int64_t y_stride, int rows_beside);
+void mxfp4_expert_linear(Step& s, const uint8_t* x, const float* x_scales,
+                         std::span<const Mxfp4ExpertLinearGroup> groups, int rows, int in_dim, int out_dim,
+                         int64_t y_stride);
 
 void short_conv(Step& s, const Tensor& x, const Tensor& weight, const ShortConvSequence* sequences, Tensor y);
 void kda_gate(Step& s, Tensor q, Tensor k, Tensor g, Tensor beta, const Tensor& a_log, const Tensor& dt_bias,

@@ -71,6 +71,7 @@ class SyntheticBackend final : public Backend {
   Storage& storage() override { return storage_; }
   std::shared_ptr<void> enter_thread() override { return backend_.enter_thread(); }
   int fp8_rows() const override { return backend_.fp8_rows(); }
+  int expand_rows() const override { return backend_.expand_rows(); }
   bool fuses() const override { return backend_.fuses(); }
   bool samples() const override { return backend_.samples(); }
   bool can_replay() const override { return backend_.can_replay(); }

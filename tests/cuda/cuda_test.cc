@@ -167,14 +167,15 @@ TEST_SUITE("cuda") {
       INFO(name);
       test::Random random(3);
       std::vector<std::vector<Values>> logits;
-      ModelOptions fused, expanded, one_expert, serial;
+      ModelOptions fused, expanded, one_expert, serial, direct;
       fused.route = Route::exact;
-      expanded.fp8_rows = one_expert.fp8_rows = 1;
+      expanded.fp8_rows = one_expert.fp8_rows = direct.fp8_rows = 1;
+      expanded.expand_rows = one_expert.expand_rows = 0, direct.expand_rows = 1000;
       one_expert.fp8_workspace_bytes = 1;
       serial = one_expert;
       expanded.overlap = one_expert.overlap = true;
       std::vector<std::vector<int32_t>> prompts;
-      for (const ModelOptions* options : {&fused, &expanded, &one_expert, &serial}) {
+      for (const ModelOptions* options : {&fused, &expanded, &one_expert, &serial, &direct}) {
         Device device(name, *options);
         while (prompts.size() < size_t(kPrompts))
           prompts.push_back(random_tokens(random, 150, device.files.config->vocab));
@@ -188,6 +189,7 @@ TEST_SUITE("cuda") {
       for (size_t i = 0; i < prompts.size(); ++i) {
         CHECK(same_bits(logits[1][i], logits[2][i]));
         CHECK(same_bits(logits[1][i], logits[3][i]));
+        CHECK(same_bits(logits[1][i], logits[4][i]));
         CHECK_FALSE(same_bits(logits[0][i], logits[1][i]));
         errors.push_back(relative_error(logits[1][i], logits[0][i]));
       }

@@ -315,7 +315,8 @@ TEST_SUITE("engine/plan") {
       return std::any_of(of.operators().begin(), of.operators().end(),
                          [&](const auto& cover) { return cover.need.name == op; });
     };
-    for (const char* op : {"mxfp4_exponents", "mxfp4_to_fp8", "fp8_pack", "fp8_expert_linear"}) {
+    for (const char* op :
+         {"mxfp4_exponents", "mxfp4_to_fp8", "fp8_pack", "fp8_expert_linear", "mxfp4_expert_linear"}) {
       CHECK(has(*plan, op));
       CHECK_FALSE(has(*plain, op));
     }

@@ -54,10 +54,11 @@ struct ConversionCase {
 }  // namespace
 
 TEST_SUITE("kernels/mxfp4_to_fp8") {
-  TEST_CASE("units of a row are swapped by its number, and stretches follow each other") {
+  TEST_CASE(
+      "units have four columns of each block and are swapped by their row, stretches follow each other") {
     CHECK(fp8_tile_offset(3, 0, 0) == 0);
     CHECK(fp8_tile_offset(3, 1, 0) == 128 + 16);
-    CHECK(fp8_tile_offset(3, 2, 37) == 256 + 0 * 16 + 5);  // unit 2 of row 2
+    CHECK(fp8_tile_offset(3, 2, 37) == 256 + 3 * 16 + 4 + 1);  // unit 1 of row 2, block 1
     CHECK(fp8_tile_offset(3, 0, 130) == 3 * 128 + 2);
     CHECK(fp8_tile_bytes(3, 129) == 768);
   }

@@ -104,9 +104,11 @@ TEST_SUITE("model/placement") {
                              "glm5_next_vl/model-mxfp4", "gpt_oss/model-mxfp4"}) {
       INFO(name);
       const ModelFiles files = open(name);
-      ModelOptions fused, expanded, one_expert, serial, wrong;  // wrong: each expert does another's work
+      // wrong: each expert does another's work; direct: no step expands
+      ModelOptions fused, expanded, one_expert, serial, wrong, direct;
       fused.route = Route::exact;
-      expanded.fp8_rows = one_expert.fp8_rows = 1;
+      expanded.fp8_rows = one_expert.fp8_rows = direct.fp8_rows = 1;
+      direct.expand_rows = 1000;
       one_expert.fp8_workspace_bytes = 1;
       serial = one_expert;
       expanded.overlap = one_expert.overlap = true;
@@ -116,7 +118,7 @@ TEST_SUITE("model/placement") {
       std::vector<std::vector<Values>> logits;
       wrong.route = Route::exact;
       wrong.rotate_experts = files.config->moe.biased ? 0 : 1;
-      for (const ModelOptions* options : {&fused, &expanded, &one_expert, &serial, &wrong}) {
+      for (const ModelOptions* options : {&fused, &expanded, &one_expert, &serial, &wrong, &direct}) {
         GuardedBackend backend;
         backend.take_exact_linear();
         LoadedModel model(files, backend, *options);
@@ -138,6 +140,7 @@ TEST_SUITE("model/placement") {
         wrong_errors.push_back(relative_error(logits[4][i], logits[0][i]));
         CHECK(same_bits(logits[1][i], logits[2][i]));
         CHECK(same_bits(logits[1][i], logits[3][i]));
+        CHECK(same_bits(logits[1][i], logits[5][i]));
         CHECK_FALSE(same_bits(logits[0][i], logits[1][i]));
         errors.push_back(relative_error(logits[1][i], logits[0][i]));
       }

@@ -17,6 +17,7 @@
 #include "bench/cuda/model.h"
 #include "kernels/common/cuda.cuh"
 #include "kernels/cuda_kernels.h"
+#include "kernels/mxfp4_expert_linear/mxfp4_expert_linear.h"
 #include "kernels/mxfp4_to_fp8/mxfp4_to_fp8.h"
 
 using namespace dsa;
@@ -361,6 +362,21 @@ struct Fp8Experts {
                      ranges + e});
     return memory.copy(set);
   }
+  const Mxfp4ExpertLinearGroup* direct() {
+    std::vector<Mxfp4ExpertLinearGroup> set;
+    for (int e = 0; e < experts; ++e)
+      set.push_back({blocks + size_t(e) * matrix() / 2, scales + size_t(e) * matrix() / 32,
+                     exponents + size_t(e) * size_t(out_dim), ranges + e, y});
+    return memory.copy(set);
+  }
+  // Every 37th row.
+  std::vector<float> rows_of_y(const Bench& b) const {
+    const size_t rows = size_t(total() + 36) / 37, width = size_t(out_dim) * sizeof(float);
+    std::vector<float> values(rows * size_t(out_dim));
+    check(cudaStreamSynchronize(b.queue.stream()), "kernels");
+    check(cudaMemcpy2D(values.data(), width, y, 37 * width, width, rows, cudaMemcpyDeviceToHost), "rows");
+    return values;
+  }
   Fp8ExpertLinearArgs product(const Fp8ExpertLinearGroup* groups, int first, int count,
                               int beside = 0) const {
     return {x_codes, x_scales, groups + first, std::min(count, experts - first), total(), in_dim,
@@ -384,7 +400,14 @@ void grouped(Bench& b, const char* name, int in_dim, int out_dim) {
   }
 }
 
-// The workspace in one piece, on one stream; in two halves, on two; and without it. Rows whose products are ready.
+// Ends the program unless every 37th row is the same, bit for bit.
+void same_rows(const Bench& b, const Fp8Experts& e, const std::vector<float>& rows, const char* what) {
+  if (rows == e.rows_of_y(b)) return;
+  fprintf(stderr, "%s: not the bits of the other route\n", what);
+  exit(1);
+}
+
+// The workspace in one piece, on one stream; in two halves, on two; expanded within the product; and the route of few rows.
 void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, int out_dim) {
   for (const int rows : {2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048}) {
     Fp8Experts e(experts, rows, in_dim, out_dim);
@@ -405,6 +428,13 @@ void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, i
       for (int first = 0; first < experts; first += at_once)
         expand(first, at_once, b.queue), multiply(first, at_once);
     });
+    const std::vector<float> wanted = e.rows_of_y(b);
+    const Mxfp4ExpertLinearGroup* in_one = e.direct();
+    const double one = b.seconds(1, [&](int) {
+      b.kernels.mxfp4_expert_linear(
+          {e.x_codes, e.x_scales, in_one, experts, e.total(), in_dim, out_dim, out_dim}, b.queue);
+    });
+    same_rows(b, e, wanted, "mxfp4_expert_linear");
     CudaQueue& side = b.queue.side();
     const int half = at_once / 2;
     const double beside = b.seconds(1, [&](int) {
@@ -429,9 +459,9 @@ void overlap(Bench& b, const char* name, int experts, int at_once, int in_dim, i
     });
     printf(
         "%s, %d of %d at once, %4d rows: conversion %6.0f us, product %6.0f, one after the other %6.0f, "
-        "overlapped %6.0f (%.2fx), mxfp4_linear %6.0f\n",
+        "overlapped %6.0f (%.2fx), mxfp4_expert_linear %6.0f (%.2fx), mxfp4_linear %6.0f\n",
         name, at_once, experts, rows, conversion * 1e6, product * 1e6, serial * 1e6, beside * 1e6,
-        serial / beside, direct * 1e6);
+        serial / beside, one * 1e6, serial / one, direct * 1e6);
   }
 }
 
