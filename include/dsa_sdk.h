@@ -324,6 +324,9 @@ typedef struct dsa_model_stats {
   float    expert_hit_rate, draft_accept_rate;
   uint64_t images_encoded;      /* pictures that passed the vision tower; level 2        */
   uint64_t image_hits;          /* pictures of runs that were found encoded; level 2     */
+  uint64_t expert_rows;         /* that experts multiplied, of runs that ended; level 4  */
+  uint64_t expert_rows_fp8;     /* of these, rounded to FP8 as a GPU does; level 4       */
+  uint64_t fp8_workspace_bytes; /* where experts are expanded; in device_bytes; level 4  */
 } dsa_model_stats;
 enum { DSA_MODEL_LOADING, DSA_MODEL_READY, DSA_MODEL_SUSPENDED, DSA_MODEL_LOST, DSA_MODEL_CLOSED };
 

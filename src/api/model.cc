@@ -165,6 +165,9 @@ dsa_status dsa_model_get_stats(const dsa_model* model, dsa_model_stats* out) {
     made.sessions = stats.sessions;
     made.images_encoded = stats.pictures_encoded;
     made.image_hits = stats.picture_hits;
+    made.expert_rows = stats.expert_rows;
+    made.expert_rows_fp8 = stats.expert_rows_fp8;
+    made.fp8_workspace_bytes = stats.fp8_workspace_bytes;
     made.state = stats.closing ? DSA_MODEL_CLOSED : stats.lost ? DSA_MODEL_LOST : DSA_MODEL_READY;
     write_out(made, out);
     return DSA_OK;

@@ -107,6 +107,7 @@ Result<EngineStats> Engine::stats() const {
   EngineStats stats = stats_;
   stats.kv_bytes = pool_ ? pool_->used_bytes() : 0;
   stats.expert_bytes = parts_.expert_bytes;
+  stats.fp8_workspace_bytes = parts_.model->fp8_workspace_bytes();
   stats.host_bytes = model_bytes_;
   if (on_device()) stats.device_bytes = parts_.backend->storage().allocated_bytes();
   for (const Session* session : sessions_) stats.host_bytes += on_device() ? 0 : session->info_.bytes;
@@ -1097,6 +1098,7 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
   stats.total_ms = ms_between(work.started, now);
   if (!work.marked) stats.queue_ms = stats.total_ms;
   if (work.output_tokens > 0) stats.decode_ms = ms_between(work.first, now);
+  const ExpertCounts counts = parts_.model->expert_counts();
   {
     const std::lock_guard lock(mutex_);
     session.run_ = nullptr;
@@ -1112,6 +1114,8 @@ void Engine::finish(std::shared_ptr<Run> run, Finish finish_reason, Status statu
     }
     stats_.prompt_tokens += work.prompt_tokens;
     stats_.output_tokens += work.output_tokens;
+    stats_.expert_rows = counts.rows;
+    stats_.expert_rows_fp8 = counts.fp8_rows;
     stats_.cancelled += cancelled;
     stats_.failed += failed;
     if (stats.prefill_ms > 0)

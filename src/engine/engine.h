@@ -70,6 +70,7 @@ struct EngineStats {
   uint64_t device_bytes = 0, host_bytes = 0, kv_bytes = 0, expert_bytes = 0;
   uint64_t prompt_tokens = 0, output_tokens = 0, runs = 0, cancelled = 0, failed = 0;
   uint64_t pictures_encoded = 0, picture_hits = 0;  // hits: a run found its picture encoded
+  uint64_t expert_rows = 0, expert_rows_fp8 = 0, fp8_workspace_bytes = 0;
   uint32_t running = 0, queued = 0, sessions = 0;
   bool closing = false, lost = false;  // lost: its device has gone, and every run fails
 };

@@ -20,6 +20,7 @@ struct BlockContext {
   const Tensor& frequencies;          // [rope_dim / 2]  of the rotary embedding
   const Fp8Workspace* fp8_workspace;  // null: there is none
   int fp8_rows;                       // of an expert, on average, from which its rows become FP8
+  ExpertCounts& counts;
 };
 
 // What a block reads: rows of the residual stream, [tokens, hidden], and the norm in front of the block. Its first operator

@@ -138,7 +138,8 @@ Status Decoder::prepare() {
   if (options_.expand_rows < 0) options_.expand_rows = backend_.expand_rows();
   if (fp8_rows_ > 0) {
     DSA_ASSIGN(fp8_workspace_, Fp8Workspace::create(*config_, *weights_, *activations_, options_, backend_));
-    if (fp8_workspace_) memories_.bytes += Fp8Workspace::bytes(*config_, *weights_, options_);
+    if (fp8_workspace_) fp8_workspace_bytes_ = Fp8Workspace::bytes(*config_, *weights_, options_);
+    memories_.bytes += fp8_workspace_bytes_;
   }
   return backend_.storage().finish();
 }
@@ -226,7 +227,7 @@ Status Decoder::put(const StepPlan& plan, const PagePool& pool, std::span<const 
   Step s(backend_, pool, batch_, view, a, options_.route, a.workspace);
   try {
     if (replays)
-      backend_.replay(replay_key(pool), [&] { forward(s); });
+      replay(s, replay_key(pool));
     else
       forward(s);
   } catch (...) {  // the next step writes where this one may still read
@@ -234,6 +235,22 @@ Status Decoder::put(const StepPlan& plan, const PagePool& pool, std::span<const 
     throw;
   }
   return Status::ok();
+}
+
+// A replay counts as the step did that was recorded.
+void Decoder::replay(Step& s, uint64_t key) {
+  const ExpertCounts before = counts_;
+  bool ran = false;
+  backend_.replay(key, [&] {
+    counts_ = before;
+    forward(s);
+    ran = true;
+  });
+  ExpertCounts& counts = counts_of_replays_[key];
+  if (ran)
+    counts = {counts_.rows - before.rows, counts_.fp8_rows - before.fp8_rows};
+  else
+    counts_.rows += counts.rows, counts_.fp8_rows += counts.fp8_rows;
 }
 
 // A step of one token for each sequence, that nobody looks into.
@@ -268,7 +285,7 @@ void Decoder::forward(Step& s) {
 
 void Decoder::layer(Step& s, const LayerWeights& w, int number) {
   Activations& a = s.activations();
-  const BlockContext c{*config_, options_, observer_, frequencies_, fp8_workspace_.get(), fp8_rows_};
+  const BlockContext c{*config_, options_, observer_, frequencies_, fp8_workspace_.get(), fp8_rows_, counts_};
 
   const auto output = [&] {
     const Tensor sum = residuals_->sum(s);

@@ -1,6 +1,7 @@
 // model/decoder.h: the decoder as a LanguageModel: layers between an embedding and an output head.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "model/blocks.h"
@@ -35,6 +36,8 @@ class Decoder final : public LanguageModel {
   int max_step_sequences() const override { return options_.max_step_sequences; }
   uint64_t host_bytes() const override;
   uint64_t device_bytes() const override;
+  uint64_t fp8_workspace_bytes() const override { return fp8_workspace_bytes_; }
+  ExpertCounts expert_counts() const override { return counts_; }
   VisionTower* vision() override { return vision_.get(); }
   Result<Tensor> run(const StepPlan& plan, const PagePool& pool) override;
   bool samples() const override { return backend_.samples(); }
@@ -50,6 +53,7 @@ class Decoder final : public LanguageModel {
 
  private:
   Status put(const StepPlan& plan, const PagePool& pool, std::span<const SampleRow> asked);
+  void replay(Step& s, uint64_t key);
   bool can_replay(const StepPlan& plan) const;
   uint64_t replay_key(const PagePool& pool) const;
   void forward(Step& s);
@@ -70,6 +74,9 @@ class Decoder final : public LanguageModel {
   Tensor frequencies_;  // [rope_dim / 2]  of the rotary embedding
   int fp8_rows_ = 0;
   std::unique_ptr<Fp8Workspace> fp8_workspace_;
+  uint64_t fp8_workspace_bytes_ = 0;
+  ExpertCounts counts_;
+  std::map<uint64_t, ExpertCounts> counts_of_replays_;  // by their keys
   std::unique_ptr<Residuals> residuals_;
   std::unique_ptr<VisionTower> vision_;
   Batch batch_;

@@ -19,6 +19,11 @@ namespace dsa {
 
 class VisionModel;
 
+// Rows that the experts of steps have multiplied; of these, rows that were rounded to FP8.
+struct ExpertCounts {
+  uint64_t rows = 0, fp8_rows = 0;
+};
+
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
@@ -29,7 +34,9 @@ class LanguageModel {
   virtual int max_step_sequences() const = 0;  // sequences that one step may hold
   virtual uint64_t host_bytes() const = 0;     // memory of its own: activations and converted small tensors
   virtual uint64_t device_bytes() const { return 0; }  // the same where kernels read no memory of the host
-  virtual VisionModel* vision() { return nullptr; }    // null: the model reads text only
+  virtual uint64_t fp8_workspace_bytes() const { return 0; }  // part of device_bytes()
+  virtual ExpertCounts expert_counts() const { return {}; }
+  virtual VisionModel* vision() { return nullptr; }  // null: the model reads text only
 
   // Runs a plan whose pages are reserved in `pool`. Logits f32 [sequences that want them, vocab], in plan
   // order, valid until the next call. Nothing is committed.

@@ -22,6 +22,7 @@ class ExpertProducts {
         side_(c.options.overlap ? s.side() : s.queue()),
         many_(w.fp8[0].direct != nullptr && has_rows(c.fp8_rows)),
         expands_(many_ && w.fp8[0].expand != nullptr && has_rows(c.options.expand_rows)) {
+    if (many_) c.counts.fp8_rows += uint64_t(s.activations().pairs.dim[0]);
     if (!expands_) return;
     s.follow(side_, s.queue());
     expand_next(0);
@@ -154,6 +155,7 @@ void planned_experts(Step& s, const BlockContext& c, const MoeWeights& w, const 
 void moe(Step& s, const BlockContext& c, const MoeWeights& w, const BlockInput& in, const BlockOutput& out) {
   Activations& a = s.activations();
   const MoeConfig& config = c.config.moe;
+  c.counts.rows += uint64_t(in.x.dim[0] * config.top_k);
   if (config.biased) return biased_moe(s, c, w, in, out);
   const ActivationForm& form = c.config.mlp.activation;
   const bool latent = !w.latent_down.is_null();

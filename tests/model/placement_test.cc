@@ -130,6 +130,11 @@ TEST_SUITE("model/placement") {
         const auto moe_layers = std::count_if(files.config->layers.begin(), files.config->layers.end(),
                                               [](const LayerConfig& layer) { return layer.moe; });
         CHECK(model.decoder->fp8_layers() == (options->fp8_rows > 0 ? moe_layers : 0));
+        // Behind the attention of the last layer a single row goes on, too few for FP8.
+        const ExpertCounts counts = model.decoder->expert_counts();
+        const auto rows_of_layer = uint64_t(kPrompts * 150 * files.config->moe.top_k);
+        CHECK(counts.rows == uint64_t(moe_layers - 1) * rows_of_layer + rows_of_layer / 150);
+        CHECK(counts.fp8_rows == (options->fp8_rows > 0 ? uint64_t(moe_layers - 1) * rows_of_layer : 0));
         const auto size = measure_model(*files.config, *files.checkpoint, *options);
         REQUIRE(size.is_ok());
         CHECK(model.decoder->device_bytes() ==

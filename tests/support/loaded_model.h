@@ -93,6 +93,8 @@ inline void check_decode_steps_are_equal(LoadedModel& expected, LoadedModel& fou
     INFO("step ", i);
     REQUIRE(same_bits(all_found[i], all_expected[i]));
   }
+  CHECK(found.decoder->expert_counts().rows == expected.decoder->expert_counts().rows);
+  CHECK(found.decoder->expert_counts().fp8_rows == expected.decoder->expert_counts().fp8_rows);
 }
 
 // Steps of four sequences that choose their tokens, each launched before the one in front of it was read: the tokens are

@@ -368,6 +368,9 @@ class dsa_model_stats(Sized):
     draft_accept_rate: float
     images_encoded: int
     image_hits: int
+    expert_rows: int
+    expert_rows_fp8: int
+    fp8_workspace_bytes: int
 
 
 class dsa_session_options(Sized):
@@ -599,7 +602,8 @@ dsa_model_stats._fields_ = [
     ("output_tokens", c.c_uint64), ("runs", c.c_uint64), ("cancelled", c.c_uint64), ("failed", c.c_uint64),
     ("running", c.c_uint32), ("queued", c.c_uint32), ("sessions", c.c_uint32), ("state", c.c_int32),
     ("expert_hit_rate", c.c_float), ("draft_accept_rate", c.c_float), ("images_encoded", c.c_uint64),
-    ("image_hits", c.c_uint64),
+    ("image_hits", c.c_uint64), ("expert_rows", c.c_uint64), ("expert_rows_fp8", c.c_uint64),
+    ("fp8_workspace_bytes", c.c_uint64),
 ]
 dsa_session_options._fields_ = [
     ("struct_size", c.c_uint32), ("flags", c.c_uint32), ("next", c.POINTER(dsa_ext)),

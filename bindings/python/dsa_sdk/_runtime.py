@@ -279,6 +279,9 @@ class Model(Owner):
             out.draft_accept_rate,
             out.images_encoded,
             out.image_hits,
+            out.expert_rows,
+            out.expert_rows_fp8,
+            out.fp8_workspace_bytes,
         )
 
     def tokenize(self, text: str, *, control: bool = False) -> list[int]:

@@ -202,6 +202,9 @@ class ModelStats:
     draft_accept_rate: float
     images_encoded: int
     image_hits: int
+    expert_rows: int
+    expert_rows_fp8: int
+    fp8_workspace_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

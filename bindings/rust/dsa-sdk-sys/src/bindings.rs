@@ -544,6 +544,9 @@ pub struct dsa_model_stats {
     pub draft_accept_rate: f32,
     pub images_encoded: u64,
     pub image_hits: u64,
+    pub expert_rows: u64,
+    pub expert_rows_fp8: u64,
+    pub fp8_workspace_bytes: u64,
 }
 impl dsa_model_stats {
     /// All zero but `struct_size`, as DSA_INIT makes it.

@@ -367,6 +367,9 @@ impl Model {
             sessions: s.sessions,
             images_encoded: s.images_encoded,
             image_hits: s.image_hits,
+            expert_rows: s.expert_rows,
+            expert_rows_fp8: s.expert_rows_fp8,
+            fp8_workspace_bytes: s.fp8_workspace_bytes,
         })
     }
 

@@ -160,6 +160,9 @@ pub struct ModelStats {
     pub sessions: u32,
     pub images_encoded: u64,
     pub image_hits: u64,
+    pub expert_rows: u64,
+    pub expert_rows_fp8: u64,
+    pub fp8_workspace_bytes: u64,
 }
 
 /// Sizes of a session and what it is doing.
