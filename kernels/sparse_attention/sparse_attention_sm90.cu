@@ -20,6 +20,7 @@ constexpr int kLatentDim = 512, kRopeDim = 64, kLatentColumns = kLatentDim / 64;
 constexpr int kHeads = 64, kPair = 2;
 constexpr int kSegmentTiles = 16, kSegmentsMax = 128;  // tiles of a segment, unless there are too many
 constexpr int kPartsMax = 256;                         // of a token that are kept for the second kernel
+constexpr int kCostOfPart = 5;                         // of a tile that is one, in tiles that are not
 constexpr int kOwnColumns = kLatentColumns / 2;        // of a group; both share those of rope
 constexpr int kQueryBytes = kLatentColumns * kTileBytes;
 constexpr int kMultiplyThreads = 2 * kGroupThreads, kThreads = kMultiplyThreads + kGroupThreads;
@@ -60,9 +61,8 @@ __device__ Cut cut_of(int length, int blocks, int parts_max) {
   cut.tiles = ceil_of(length, kTileRows);
   cut.segment_tiles = max(1, ceil_of(cut.tiles, segments_of(cut.tiles)));
   cut.segments = ceil_of(cut.tiles, cut.segment_tiles);
-  // A tile to add costs about four times as much as one that is added at once.
-  const bool into_tiles = cut.tiles <= parts_max &&
-                          5 * ceil_of(cut.tiles, blocks) < ceil_of(cut.segments, blocks) * cut.segment_tiles;
+  const bool into_tiles = cut.tiles <= parts_max && kCostOfPart * ceil_of(cut.tiles, blocks) <
+                                                        ceil_of(cut.segments, blocks) * cut.segment_tiles;
   cut.by_pair = !into_tiles && cut.segments <= kPair;
   cut.part_tiles = into_tiles ? 1 : cut.segment_tiles;
   cut.parts = into_tiles ? cut.tiles : cut.segments;
@@ -520,7 +520,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   if (cut.by_pair || warp >= parts.warps) return;
 
   HeadSum all, segment;
-  constexpr int kAtOnce = kPair * kSegmentTiles;
+  constexpr int kAtOnce = kSegmentTiles;
   const int of_segment = cut.segment_tiles / cut.part_tiles;  // parts
   int left = of_segment;
   for (int begin = 0; begin < cut.parts; begin += kAtOnce) {
@@ -566,15 +566,16 @@ void sm90::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
                     1 << page_shift == a.latents.page_rows && aligned(a);
   if (!fits) return cuda::sparse_attention(a, queue);
 
-  // As many blocks as run together, a pair for each token at least.
+  // As many blocks as run together, a pair for each token at least; no more if a few are no use.
   const int64_t groups = ceil_div(a.heads, kHeads), tiles = ceil_div(positions, kTileRows);
+  const int least = segments_of(int(tiles));
   const auto blocks_of = [&](int64_t tokens) {
     const int64_t pairs = cuda_queue.device().multiprocessors / (kPair * groups * tokens),
                   useful = ceil_div(tiles, kPair);
-    return int(kPair * std::max<int64_t>(1, std::min(pairs, useful)));
+    const int64_t enough = least > kPair || pairs > kCostOfPart ? std::min(pairs, useful) : 1;
+    return int(kPair * std::max<int64_t>(1, enough));
   };
   const size_t scratch = cuda_queue.scratch_bytes() / sizeof(float) / size_t(groups);
-  const int least = segments_of(int(tiles));
   const int64_t fit = least <= kPair ? a.tokens : int64_t(scratch / Parts::floats(a.heads, least));
   if (fit == 0) return cuda::sparse_attention(a, queue);
 
