@@ -9,7 +9,7 @@
 //        q to nearest even, and multiplied with 2 * e2m1, an exact int8: |sum over a block| <= 32 * 255 * 12 = 97,920.
 //        Block sums are scaled by s * 2^(scale - 128) and added in f32. The rounding of x is the only loss. A block
 //        with s below kMxfp4ScaleMin counts as zero; a block that holds NaN or infinity gives NaN.
-//        On GPUs activations are rounded to bf16 instead.
+//        On GPUs stretches of 256 activations become integers of 14 bits and a sign instead, with a power of two.
 // On both routes the order of a sum depends on in_dim alone: a row alone equals the same row in a batch.
 //
 // On GPUs the rows of a group may become known only when the product starts: then `range` says where to read them,
