@@ -6,8 +6,7 @@
 //
 // MXFP4 weights, 16-byte aligned; routes, precision and order of sums as in mxfp4_linear, slots in rising order. addend and
 // shared may be null; y may be either of them. top_k * in_dim is at most kExpertDownInputsMax. A matrix is read once for each
-// token that chose it. On GPUs the kernel just before may not be the one that chooses: expert_ids and expert_weights are
-// read before it has ended.
+// token that chose it. On GPUs the kernel just before must not choose them: its end is not waited for.
 #pragma once
 
 #include "kernels/activation/activation.h"

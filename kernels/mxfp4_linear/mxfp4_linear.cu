@@ -64,8 +64,8 @@ void few_rows(const Mxfp4LinearArgs& a, int rows_max, Queue& queue) {
   const int at_once = std::clamp(int(kKeptBytesMax / Product::kept_bytes(a.in_dim)), 1, rows_max);
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
   const size_t most = few_rows_bytes<Product>(at_once, at_once, a.in_dim, 1);
-  const int64_t tiles = ceil_div(a.out_dim, 16),
-                blocks = std::max<int64_t>(blocks_at_once<Product>(device, most) / a.num_groups, 1);
+  const int64_t tiles = ceil_div(a.out_dim, 16), fair = blocks_at_once<Product>(device, most) / a.num_groups,
+                blocks = fair > 0 ? fair : 4;  // of many groups, some are empty and others large
   const int team = best_team<Mxfp4Weights>(a.in_dim, tiles, blocks);
   launch(queue,
          dim3(unsigned(std::min(ceil_div(tiles, kProductWarps / team), blocks)), unsigned(a.num_groups)),
