@@ -107,88 +107,107 @@ __device__ void arrive_after_copies(uint64_t& barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address_of(&barrier)) : "memory");
 }
 
-// The scales of `count` blocks from `at` on, up to sixteen; zeros behind them.
-__device__ uint4 load_scales(const uint8_t* at, int count) {
-  const uint64_t alignment = uint64_t(at) | uint64_t(count);
-  if (alignment % 16 == 0) return count > 0 ? __ldg(reinterpret_cast<const uint4*>(at)) : uint4{};
-  uint32_t words[kQuad] = {};
-  if (alignment % 4 == 0) {
+// The same for all lanes, in a way that shows it to the compiler.
+__device__ const uint8_t* of_warp(const uint8_t* p) {
+  const uint64_t bits = uint64_t(p);
+  return reinterpret_cast<const uint8_t*>(uint64_t(__shfl_sync(kAllLanes, uint32_t(bits >> 32), 0)) << 32 |
+                                          __shfl_sync(kAllLanes, uint32_t(bits), 0));
+}
+
+// The scales of an output that a thread of the last warpgroup prepares.
+struct Scales {
+  const uint8_t* at;  // the four stretches after those of `next`
+  uint4 next;
+  uint32_t bias;  // what makes scales places in the table, in both halves
+
+  // Of `count` blocks from `at` on, zeros behind them.
+  __device__ void load(int count) {
+    const uint64_t alignment = uint64_t(at) | uint64_t(count);
+    if (count <= 0) return;
+    if (alignment % 16 == 0) {
+      next = __ldg(reinterpret_cast<const uint4*>(at));
+    } else {
+      uint32_t words[kQuad] = {};
+      if (alignment % 4 == 0) {
 #pragma unroll
-    for (int i = 0; i < kQuad; ++i)
-      if (i * kBlocks < count) words[i] = __ldg(reinterpret_cast<const uint32_t*>(at) + i);
-  } else {
+        for (int i = 0; i < kQuad; ++i)
+          if (i * kBlocks < count) words[i] = __ldg(reinterpret_cast<const uint32_t*>(at) + i);
+      } else {
 #pragma unroll
-    for (int i = 0; i < kQuad * kBlocks; ++i)
-      if (i < count) words[i / kBlocks] |= uint32_t(__ldg(at + i)) << 8 * (i % kBlocks);
+        for (int i = 0; i < kQuad * kBlocks; ++i)
+          if (i < count) words[i / kBlocks] |= uint32_t(__ldg(at + i)) << 8 * (i % kBlocks);
+      }
+      next = {words[0], words[1], words[2], words[3]};
+    }
+    at += kQuad * kBlocks;
   }
-  return {words[0], words[1], words[2], words[3]};
-}
-// shift_entry of four scales; bias is that of scale 0 before it is clamped, in both halves.
-__device__ uint32_t entries_of(uint32_t scales, uint32_t bias) {
-  constexpr uint32_t kMost = (kShifts - 1) * 0x10001u;
-  const uint32_t low = __viaddmin_s16x2_relu(__byte_perm(scales, 0, 0x4140), bias, kMost),
-                 high = __viaddmin_s16x2_relu(__byte_perm(scales, 0, 0x4342), bias, kMost);
-  return __byte_perm(low, high, 0x6420);
-}
+  __device__ uint32_t entries(uint32_t scales) const {
+    constexpr uint32_t kMost = (kShifts - 1) * 0x10001u;
+    const uint32_t low = __viaddmin_s16x2_relu(__byte_perm(scales, 0, 0x4140), bias, kMost),
+                   high = __viaddmin_s16x2_relu(__byte_perm(scales, 0, 0x4342), bias, kMost);
+    return __byte_perm(low, high, 0x6420);
+  }
+  __device__ uint4 entries() const {
+    return {entries(next.x), entries(next.y), entries(next.z), entries(next.w)};
+  }
+};
 
 // All threads of the last warpgroup. `quad` counts the entries that were made.
 template <bool kTall>
 __device__ void load_tile(const Mxfp4ExpertLinearArgs& a, const Tile& tile, uint8_t* stages, Shared& shared,
                           Stage<kStages>& stage, unsigned& quad) {
   constexpr int kOutputs = kTall ? kOutputsMax / 2 : kOutputsMax, kOwned = kOutputs / kGroupThreads,
-                kOutputsAtOnce = kGroupThreads / kBlocks, kBlockBytes = kMxfp4Block / 2;
+                kOutputsAtOnce = kGroupThreads / kBlocks;
   const Mxfp4ExpertLinearGroup& from = a.groups[tile.group];
   const int thread = threadIdx.x % kGroupThreads, blocks = a.in_dim / kMxfp4Block;
   const int stretches = int(fp8_stretches(a.in_dim)), outputs = a.out_dim - tile.o;
+  const int row_bytes = tile.rows * kFp8Stretch;
+  const uint8_t* x = a.x + int64_t(tile.r) * kFp8Stretch;
 
   // A block of every kOutputsAtOnce-th output, and all scales of kOwned outputs.
   const int o_first = thread / kBlocks, block = thread % kBlocks;
-  const uint8_t* packed = from.blocks + (int64_t(tile.o + o_first) * blocks + block) * kBlockBytes;
-  const uint8_t* scales[kOwned];
-  uint32_t bias[kOwned];
-  uint4 next[kOwned];
+  const uint8_t* packed = of_warp(from.blocks + int64_t(tile.o) * blocks * (kMxfp4Block / 2));
+  const uint32_t first = uint32_t(o_first * blocks + block) * (kMxfp4Block / 2),
+                 step = uint32_t(blocks) * (kMxfp4Block / 2) * kOutputsAtOnce;
+  Scales scales[kOwned];
 #pragma unroll
   for (int i = 0; i < kOwned; ++i) {
     const int o = tile.o + min(thread + i * kGroupThreads, outputs - 1);
-    scales[i] = from.scales + int64_t(o) * blocks;
-    bias[i] = uint32_t((-kShiftMin - from.exponents[o]) & 0xffff) * 0x10001u;
-    next[i] = load_scales(scales[i], blocks);
+    scales[i].at = from.scales + int64_t(o) * blocks;
+    scales[i].bias = uint32_t(-kShiftMin - from.exponents[o] & 0xffff) * 0x10001u;
+    scales[i].load(blocks);
   }
 #pragma unroll 1
   for (int k = 0; k < stretches; ++k, stage.next(), packed += kPacked) {
     uint8_t* to = stages + stage.index * kStageBytes;
-    const SharedPlace place = address_of(to) + thread * kBlockBytes;
+    const SharedPlace place = address_of(to) + thread * (kMxfp4Block / 2);
     uint64_t& full = shared.full[stage.index];
     wait(shared.empty[stage.index], stage.parity ^ 1);
     if (thread == 0) {
-      const uint32_t bytes = uint32_t(tile.rows) * kFp8Stretch;
-      expect_bytes(full, bytes);
-      copy_in(to + rows_place(kTall) + tile.r % 8 * kFp8Stretch,
-              a.x + (int64_t(k) * a.rows + tile.r) * kFp8Stretch, bytes, full);
+      expect_bytes(full, uint32_t(row_bytes));
+      copy_in(to + rows_place(kTall) + tile.r % 8 * kFp8Stretch, x, uint32_t(row_bytes), full);
+      x += int64_t(a.rows) * kFp8Stretch;
     }
-    const uint8_t* at = packed;
     if (outputs >= kOutputs && (k + 1) * kBlocks <= blocks) {
 #pragma unroll
-      for (int i = 0; i < kOutputs / kOutputsAtOnce; ++i, at += blocks * kBlockBytes * kOutputsAtOnce)
-        copy_far(place + i * kGroupThreads * kBlockBytes, at);
+      for (int i = 0; i < kOutputs / kOutputsAtOnce; ++i)
+        copy_far(place + i * kGroupThreads * (kMxfp4Block / 2), packed + (first + i * step));
     } else {
-      const int left = k * kBlocks + block < blocks ? outputs - o_first : 0;
-#pragma unroll 1
-      for (int i = 0; i < kOutputs / kOutputsAtOnce; ++i, at += blocks * kBlockBytes * kOutputsAtOnce)
-        copy_far(place + i * kGroupThreads * kBlockBytes, i * kOutputsAtOnce < left ? at : from.blocks,
-                 i * kOutputsAtOnce < left);
+      for (int i = 0; i < kOutputs / kOutputsAtOnce; ++i) {
+        const bool there = k * kBlocks + block < blocks && o_first + i * kOutputsAtOnce < outputs;
+        copy_far(place + i * kGroupThreads * (kMxfp4Block / 2), there ? packed + (first + i * step) : packed,
+                 there);
+      }
     }
-    arrive_after_copies(full);
     if (k % kQuad == 0) {
       uint32_t(*entries)[kQuad] = shared.entries[quad++ % kQuads];
 #pragma unroll
       for (int i = 0; i < kOwned; ++i) {
-        *reinterpret_cast<uint4*>(entries[thread + i * kGroupThreads]) = {
-            entries_of(next[i].x, bias[i]), entries_of(next[i].y, bias[i]), entries_of(next[i].z, bias[i]),
-            entries_of(next[i].w, bias[i])};
-        next[i] = load_scales(scales[i] + (k + kQuad) * kBlocks, blocks - (k + kQuad) * kBlocks);
+        *reinterpret_cast<uint4*>(entries[thread + i * kGroupThreads]) = scales[i].entries();
+        scales[i].load(blocks - (k + kQuad) * kBlocks);
       }
     }
+    arrive_after_copies(full);
     __syncwarp();
     if (thread % kWarp == 0) arrive(full);
   }

@@ -39,7 +39,7 @@ kernels() {
 sanitize() {
   local code=0 tool suite line
   for tool in memcheck racecheck; do
-    for suite in kernels/mxfp4_linear kernels/top_k kernels/router kernels/fp8_expert_linear; do
+    for suite in kernels/mxfp4_linear kernels/top_k kernels/router kernels/fp8_expert_linear kernels/mxfp4_expert_linear; do
       line=$(DSA_TEST_GUARD=1 timeout 40 compute-sanitizer --tool "$tool" "$here/bin/cuda_kernels_test" \
              --test-suite="$suite" --no-version 2>&1 | grep -E 'ERROR SUMMARY|RACECHECK SUMMARY')
       echo "$tool $suite: ${line:-did not end}"
