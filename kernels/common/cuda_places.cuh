@@ -36,6 +36,11 @@ __device__ inline uint32_t load_half(SharedPlace place) {
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(place));
   return v;
 }
+__device__ inline uint32_t load_byte(SharedPlace place) {
+  uint32_t v;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(place));
+  return v;
+}
 
 // Brings what lies there nearer.
 __device__ inline void prefetch(const void* global) {
