@@ -208,8 +208,7 @@ __device__ void load_tile(const Mxfp4ExpertLinearArgs& a, const Tile& tile, uint
       }
     }
     arrive_after_copies(full);
-    __syncwarp();
-    if (thread % kWarp == 0) arrive(full);
+    arrive(full);
   }
 }
 
@@ -308,8 +307,7 @@ __device__ void multiply_tile(const Mxfp4ExpertLinearArgs& a, const Tile& tile, 
       take(sum, last[unit]);
       hold(packed);
     }
-    __syncwarp();
-    if (lane == 0) arrive(shared.empty[stage.index]);
+    arrive(shared.empty[stage.index]);
     stage = ahead;
   }
   quad += unsigned(stretches + kQuad - 1) / kQuad;
@@ -338,8 +336,8 @@ __global__ void __launch_bounds__(kProductThreads, 1)
   Shared& shared = *reinterpret_cast<Shared*>(stages + kStages * kStageBytes);
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
-      init_barrier(shared.full[stage], kGroupThreads + kGroupThreads / kWarp + 1);
-      init_barrier(shared.empty[stage], kMultiplying * kGroupThreads / kWarp);
+      init_barrier(shared.full[stage], 2 * kGroupThreads + 1);  // with and after its copies
+      init_barrier(shared.empty[stage], kMultiplying * kGroupThreads);
     }
     show_barriers();
   }

@@ -19,9 +19,9 @@ namespace {
 
 // Where the products of FP8 are tuned. On an H200, with matrices of 7168 -> 4096, FP8 is faster from 4 rows of an expert on, five
 // times at 16 (dsa_bench_cuda overlap). Below, activations keep more of their bits. Weights that are expanded within the
-// product are expanded again for each 256 rows: from some 768 on, once to memory is faster.
+// product are expanded again for each 256 rows: from some 640 on, once to memory is faster.
 int fp8_rows_of(int capability) { return capability == 90 ? 16 : 0; }
-int expand_rows_of(int capability) { return capability == 90 ? 768 : 0; }
+int expand_rows_of(int capability) { return capability == 90 ? 640 : 0; }
 
 class CudaBackend final : public Backend {
  public:
