@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernels/common/products.cuh"
-#include "kernels/linear/linear.h"
 
 namespace dsa {
 
@@ -32,9 +31,6 @@ class Scratch {
   char* begin_;
   int64_t left_;
 };
-
-// Pieces of an activation in bf16; see linear.h.
-inline int pieces_of(int64_t rows) { return rows <= kLinearPiecesRows ? 2 : 1; }
 
 // to [piece][rows, blocks, dim], from rows of blocks: x[r * row_stride + block * block_stride + i]. One thread cuts 8
 // values; dim is a multiple of 8, the strides are multiples of 4, and both ends lie at multiples of 16 bytes.

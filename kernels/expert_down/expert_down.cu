@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "kernels/common/activated_rows.cuh"
+#include "kernels/activation/activated_rows.cuh"
 #include "kernels/common/mxfp4_rows.cuh"
 #include "kernels/expert_down/expert_down.h"
 

@@ -6,6 +6,7 @@
 #include "kernels/common/few_rows.cuh"
 #include "kernels/common/rounded.cuh"
 #include "kernels/head_linear/head_linear.h"
+#include "kernels/linear/linear.h"
 
 namespace dsa {
 namespace {
@@ -84,7 +85,7 @@ int rounded_product(const HeadLinearArgs& a, CudaQueue& queue) {
   const int64_t matrix = int64_t(a.in_dim) * a.out_dim;
   const bool round_weights = a.weight_type == DType::f32;
   auto* weights = round_weights ? scratch.take<uint4>(a.heads * matrix / 8) : nullptr;
-  const int pieces = pieces_of(a.tokens);
+  const int pieces = a.tokens <= kLinearPiecesRows ? 2 : 1;
   const int64_t values = int64_t(a.heads) * a.in_dim, at_once = scratch.left() / (2 * pieces * values);
   if (at_once < kHeadLinearManyTokens) return 0;
   auto* x = scratch.take<uint4>(pieces * std::min<int64_t>(at_once, a.tokens) * values / 8);

@@ -98,7 +98,7 @@ int rounded_product(const LinearArgs& a, CudaQueue& queue) {
   Scratch scratch(queue);
   const size_t workspace_bytes = cublas_workspace_bytes(queue);
   void* workspace = scratch.take<char>(int64_t(workspace_bytes));
-  const int pieces = pieces_of(a.rows);
+  const int pieces = a.rows <= kLinearPiecesRows ? 2 : 1;
   const int64_t held = (scratch.left() - 1024) / (2 * int64_t(a.in_dim));  // rows in bf16
   const int64_t rows_at_once = std::min<int64_t>(a.rows, (fp8 ? held / 2 : held) / pieces);
   const int64_t outputs_at_once =

@@ -1,8 +1,8 @@
 // kernels/linears/linears.cu: each product has blocks of its own, as many as its weights deserve; see common/few_rows.cuh.
 #include <algorithm>
 
+#include "kernels/activation/activated_rows.cuh"
 #include "kernels/add/add.h"
-#include "kernels/common/activated_rows.cuh"
 #include "kernels/linear/linear.h"
 #include "kernels/linears/linears.h"
 #include "kernels/rms_norm/rms_norm.h"
@@ -37,7 +37,7 @@ constexpr int kTogether = 12;  // values that a thread waits for at once
 // Octets of the weights of a norm that a thread reads before the kernel before has ended.
 constexpr int kHeld = 2;
 
-// Reads the weights of all products once per `at_once` rows. Block 0 writes h.
+// Reads the weights of all products once. Block 0 writes h.
 template <class Weights>
 __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     linears_kernel(const __grid_constant__ LinearsArgs a, const __grid_constant__ Blocks blocks,
@@ -143,7 +143,7 @@ template <class Weights>
 bool together(const LinearsArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
   const int at_once = rows_at_once<Weights>(a, device.shared_bytes_max);
-  if (a.rows > kLinearsRowsMax || at_once == 0) return false;
+  if (a.rows > kLinearsRowsMax || at_once < a.rows) return false;
   int64_t rounds[LinearsArgs::kMax] = {}, work = 0;
   size_t shared = 0;
   const int lists = num_lists(a);

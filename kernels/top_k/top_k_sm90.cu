@@ -61,22 +61,17 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(const __grid_constan
     int* counts = shared.counts[digit];
     if (digit == 0) {
       constexpr int kUnroll = 8;
-      for (int i = threadIdx.x; i - lane < count; i += kUnroll * kThreads) {
+      for (int i = threadIdx.x; i < count; i += kUnroll * kThreads) {
         float loaded[kUnroll];
 #pragma unroll
         for (int j = 0; j < kUnroll; ++j)
           loaded[j] = i + j * kThreads < count ? scores[i + j * kThreads] : 0.f;
 #pragma unroll
         for (int j = 0; j < kUnroll; ++j) {
-          const bool exists = i + j * kThreads < count;
+          if (i + j * kThreads >= count) break;
           const uint32_t key = key_of(loaded[j]);
-          if (exists && fits) keys[i + j * kThreads] = key;
-          if (from > 0) {
-            if (exists && key >= from) atomicAdd(&counts[key >> shift], 1);
-          } else {  // most fall into the same few bins
-            const unsigned alike = __match_any_sync(kAllLanes, exists ? key >> shift : ~0u);
-            if (exists && lane == __ffs(alike) - 1) atomicAdd(&counts[key >> shift], __popc(alike));
-          }
+          if (fits) keys[i + j * kThreads] = key;
+          if (key >= from) atomicAdd(&counts[key >> shift], 1);
         }
       }
     } else {

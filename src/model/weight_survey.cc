@@ -157,10 +157,12 @@ PrecisionPath precision_of(WeightPart part, TensorUse use, DType dtype, Route ro
     case TensorUse::mxfp4_blocks:
       if (route == Route::exact) return {Precision::exact, "multiplied as stored, sums in f32"};
       if (products == Products::gpu)
-        return {Precision::rounded, "weights as stored; activations rounded to bf16"};
+        return {Precision::rounded, "weights as stored; activations rounded to 15 bits in stretches of 256"};
       if (products == Products::gpu_fp8)
         return {Precision::rounded,
-                "weights as stored; activations rounded to bf16, or to E4M3 where an expert has many rows"};
+                "weights as stored; activations rounded to 15 bits in stretches of 256, or to E4M3 where an "
+                "expert "
+                "has many rows"};
       return {Precision::rounded, "weights as stored; activations rounded to 9 bits in blocks of 32"};
     case TensorUse::stacked_experts: return {Precision::exact, "turned once at load, sums in f32"};
   }

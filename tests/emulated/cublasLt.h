@@ -88,7 +88,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
 }
 inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDescOpaque_t* product, const void*,
                                      const void* a, cublasLtMatrixLayoutOpaque_t* a_layout, const void* b,
-                                     cublasLtMatrixLayoutOpaque_t* b_layout, const void*, const void*,
+                                     cublasLtMatrixLayoutOpaque_t* b_layout, const void* of_c, const void* c,
                                      cublasLtMatrixLayoutOpaque_t*, void* d,
                                      cublasLtMatrixLayoutOpaque_t* d_layout, const cublasLtMatmulAlgo_t*,
                                      void*, size_t, void*) {
@@ -108,7 +108,10 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDescOpaque_
           sum += (turned ? value(a, *a_layout, n, i, o) : value(a, *a_layout, n, o, i)) *
                  value(b, *b_layout, n, i, r);
         }
-        static_cast<float*>(d)[n * d_layout->batch_stride + r * d_layout->stride + o] = float(sum);
+        const int64_t at = n * d_layout->batch_stride + r * d_layout->stride + o;
+        const float factor = *static_cast<const float*>(of_c);  // 0: c is not read
+        if (factor != 0) sum += double(factor) * static_cast<const float*>(c)[at];
+        static_cast<float*>(d)[at] = float(sum);
       }
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -321,7 +321,7 @@ TEST_SUITE("engine/plan") {
       CHECK_FALSE(has(*plain, op));
     }
     CHECK(plan->json().find("E4M3 where an expert has many rows") != std::string::npos);
-    CHECK(plain->json().find("activations rounded to bf16\"") != std::string::npos);
+    CHECK(plain->json().find("activations rounded to 15 bits in stretches of 256\"") != std::string::npos);
   }
 
   TEST_CASE("GPU-02 which device: the first that fits, the one that is named, never another in its place") {

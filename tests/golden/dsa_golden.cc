@@ -7,14 +7,14 @@
 // the outputs of the tower, with the same limit, and canvas=.., the largest difference of a resized pixel, at most 1.
 //
 // The fast route rounds activations to 8 bits and a sign for MXFP4 weights; with bf16 weights it rounds them to 12 bits
-// and a sign and their activations to 14 and a sign; on a GPU it rounds activations of experts to bf16 and cuts those of
-// other products to 16 bits, or rounds them too in long steps. In a random model that now and then tips a router or a
+// and a sign and their activations to 14 and a sign; on a GPU it rounds activations of experts to 14 and a sign and cuts
+// those of other products to 16 bits, or rounds them to bf16 in long steps. In a random model that now and then tips a router or a
 // selection, and the row's logits then differ as a whole; between such rows the rounding is small. So it must keep the
 // median row within 5 % of the largest logit, and the best token in nine of ten clear rows, those whose lead is larger
 // than twice the median row's error; median_rel=.. and clear=kept/all say how far it did.
 //
-// fp8 is the fast route with every MXFP4 expert of a step of several tokens in the FP8 workspace, where activations keep 4
-// bits, and steps of one token as they are: within 10 %, and two of three clear rows.
+// fp8 is the fast route with the MXFP4 experts of steps of several tokens multiplied as FP8, where activations keep 4 bits:
+// within 10 %, and two of three clear rows.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

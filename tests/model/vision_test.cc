@@ -18,8 +18,11 @@ std::atomic<int64_t> allocations{0}, failing{-1};
 }  // namespace
 
 // Out of line, or GCC sees malloc and free and finds that they do not match new and delete.
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return allocations++ == failing ? nullptr : std::malloc(size ? size : 1);
+}
 [[gnu::noinline]] void* operator new(size_t size) {
-  void* p = allocations++ == failing ? nullptr : std::malloc(size ? size : 1);
+  void* p = operator new(size, std::nothrow);
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }

@@ -690,10 +690,17 @@ void index_prefill(Bench& b, const char* name, int rows, int context, int heads)
                 "bf16 rate of cuBLASLt");
 }
 
-void top_k(Bench& b, const char* name, int tokens, int context, bool guess = false) {
+// `alike`: most scores fall into a few digits, as those of an indexer do.
+void top_k(Bench& b, const char* name, int tokens, int context, bool guess = false, bool alike = false) {
   Memory memory;
   const int sets = std::max(1, (1 << 24) / (tokens * context)), all = sets * tokens;
-  const float* scores = memory.floats(size_t(all) * context);
+  float* scores = memory.floats(size_t(all) * context);
+  if (alike) {
+    std::vector<float> near(size_t(all) * context);
+    for (size_t i = 0; i < near.size(); ++i)
+      near[i] = 1 + 0.2f * float(i * 0x9e3779b97f4a7c15u >> 40) * 0x1p-24f;
+    scores = memory.copy(near);
+  }
   const int32_t* visible = memory.copy(std::vector<int32_t>(size_t(all), context));
   auto* selected = memory.of<int32_t>(size_t(all) * 2048);
   uint32_t* guesses = guess ? memory.copy(std::vector<uint32_t>(size_t(tokens), 0)) : nullptr;
@@ -872,6 +879,8 @@ int main(int argc, char** argv) {
     top_k(b, "top 2048 of 1 x 131072", 1, 131072);
     top_k(b, "top 2048 of 1 x 131072, with a guess", 1, 131072, true);
     top_k(b, "top 2048 of 64 x 65536, with a guess", 64, 65536, true);
+    top_k(b, "top 2048 of 1 x 131072, alike", 1, 131072, false, true);
+    top_k(b, "top 2048 of 1 x 131072, alike, with a guess", 1, 131072, true, true);
     top_k(b, "top 2048 of 1024 x 65536", 1024, 65536);
   }
   return 0;

@@ -1,4 +1,4 @@
-// kernels/common/activated_rows.cuh: rows of few_rows.cuh that are activation(gate, up, form).
+// kernels/activation/activated_rows.cuh: rows of few_rows.cuh that are activation(gate, up, form).
 #pragma once
 
 #include "kernels/activation/activation.cuh"
