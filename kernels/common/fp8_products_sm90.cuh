@@ -6,14 +6,12 @@
 // itself and added in f32.
 #pragma once
 
-#include "kernels/common/cluster_sm90.cuh"
-#include "kernels/common/cuda.cuh"
 #include "kernels/common/fp8_tiles.h"
+#include "kernels/common/hopper.cuh"
 
 namespace dsa {
 
-constexpr int kGroupThreads = 128;  // of a warpgroup
-constexpr int kMultiplying = 2;     // warpgroups; one more brings data
+constexpr int kMultiplying = 2;  // warpgroups; one more brings data
 constexpr int kProductThreads = (kMultiplying + 1) * kGroupThreads;
 constexpr int kUnitOutputs = 64;  // of one instruction
 constexpr int kGroupsMax = 512;   // of experts in a launch
@@ -38,28 +36,10 @@ __device__ inline uint8_t* shared_operands() {
   return shared_operand_memory;
 }
 
-__device__ inline void init_barrier(uint64_t& barrier, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address_of(&barrier)), "r"(count) : "memory");
-}
-__device__ inline void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ inline void expect_bytes(uint64_t& barrier, uint32_t bytes) {  // arrives as well
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address_of(&barrier)),
                "r"(bytes)
                : "memory");
-}
-__device__ inline void arrive(uint64_t& barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address_of(&barrier)) : "memory");
-}
-__device__ inline void wait(uint64_t& barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}" ::"r"(address_of(&barrier)),
-      "r"(parity)
-      : "memory");
 }
 __device__ inline void copy_in(void* shared, const void* global, uint32_t bytes, uint64_t& barrier) {
   asm volatile(
@@ -80,23 +60,6 @@ __device__ inline uint64_t descriptor(const void* shared) {
   return (uint64_t(address_of(shared)) >> 4 & 0x3fff) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
          uint64_t{1} << 62;
 }
-__device__ inline void begin_multiply() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void commit_multiply() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int kCount>
-__device__ void wait_multiply(float (&d)[kCount]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");  // not read before
-}
-template <int kRegisters>
-__device__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-__device__ void keep_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
 template <int kStages>
 struct Stage {
   int index = 0;

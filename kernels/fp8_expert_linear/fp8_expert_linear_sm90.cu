@@ -112,7 +112,8 @@ __device__ void multiply_tile(const Fp8ExpertLinearArgs& a, const Tile& tile, co
         multiply(sum, w_first + at + unit * (kUnitOutputs * kFp8Stretch >> 4) + i * (32 >> 4),
                  x_first + at + i * (32 >> 4), i > 0);
       commit_multiply();
-      wait_multiply(sum);
+      wait_multiply();
+      take_product(sum);
 #pragma unroll
       for (int i = 0; i < kTileRows / 2; ++i) total[unit][i] += sum[i];
     }
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
   Tile tile{a, shared.counts};
   Stage<kStages> stage;
   if (threadIdx.x >= kMultiplying * kGroupThreads) {
-    keep_registers<24>();
+    give_registers<24>();
     if (threadIdx.x == kMultiplying * kGroupThreads)
       while (tile.next()) load_tile(a, tile, stages, shared, stage);
   } else {

@@ -253,7 +253,8 @@ __device__ void give(float (&sum)[kSums], const Expanded& w, uint64_t x) {
 }
 template <int kSums>
 __device__ void take(float (&sum)[kSums], float (&total)[kSums]) {
-  wait_multiply(sum);
+  wait_multiply();
+  take_product(sum);
 #pragma unroll
   for (int i = 0; i < kSums; ++i) total[i] += sum[i];
 }
@@ -349,7 +350,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
   Stage<kStages> stage;
   unsigned quad = 0;
   if (threadIdx.x >= kMultiplying * kGroupThreads) {
-    keep_registers<40>();
+    give_registers<40>();
     while (tile.next())
       if (tile.of_group > kRows)
         load_tile<true>(a, tile, stages, shared, stage, quad);
