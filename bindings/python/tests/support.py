@@ -4,11 +4,15 @@ import functools
 import math
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
 
 import dsa_sdk as dsa
+
+# A shell that starts this in the background may have told it to ignore Ctrl-C, and then children would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = pathlib.Path(dsa.__file__).resolve().parent.parent
