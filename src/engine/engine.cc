@@ -720,8 +720,9 @@ bool Engine::chooses(std::span<const std::shared_ptr<Run>> runs) const {
 
 // Reserves and launches; a failure leaves all runs as they were.
 Result<Engine::Flight> Engine::launch(const StepPlan& plan, std::span<const std::shared_ptr<Run>> runs) {
+  Flight flight = take_flight();
+  Status status;
   try {
-    Flight flight = take_flight();
     flight.plan = plan;
     flight.runs.assign(runs.begin(), runs.end());
     for (const auto& run : runs) flight.randoms.push_back(run->work.random);
@@ -731,18 +732,18 @@ Result<Engine::Flight> Engine::launch(const StepPlan& plan, std::span<const std:
       if (plan.sequences[i].wants_logits)
         asked_.push_back(runs[i]->options().sampling.row(runs[i]->work.random));
     flight.launched = Clock::now();
-    const Status status = parts_.model->launch(plan, *pool_, asked_);
+    status = parts_.model->launch(plan, *pool_, asked_);
     if (status.is_ok()) {
       flight.pages.emplace(std::move(pages));
       return flight;
     }
-    for (size_t i = 0; i < runs.size(); ++i) runs[i]->work.random = flight.randoms[i];
-    return status;
   } catch (const std::bad_alloc&) {
-    return out_of_memory_;
+    status = out_of_memory_;
   } catch (const std::exception& e) {
-    return error(Code::internal, "a step failed: ", e.what()).with_fix(Fix::report);
+    status = error(Code::internal, "a step failed: ", e.what()).with_fix(Fix::report);
   }
+  for (size_t i = 0; i < flight.randoms.size(); ++i) runs[i]->work.random = flight.randoms[i];
+  return status;
 }
 
 Engine::Flight Engine::take_flight() {

@@ -108,6 +108,30 @@ TEST_SUITE("engine/run") {
     dsa_session_release(session);
   }
 
+  TEST_CASE("a launch ahead that throws is made again with the same random numbers") {
+    std::string undisturbed;
+    for (const int at :
+         {-1, 2, 3, 5, 8, 11}) {  // -1: none; the prompt and the step behind it have nothing in front
+      Host host;
+      host.control->samples = true;
+      host.control->script["q"] = bytes_of("0123456789012345678901234567890123456789");
+      host.control->throw_at = at;
+      dsa_session* session = host.session();
+      dsa_sampling sampling = DSA_SAMPLING_INIT;
+      sampling.temperature = 2;
+      dsa_run_options options = DSA_INIT(dsa_run_options);
+      options.sampling = &sampling;
+      options.seed = 5;
+      options.max_tokens = 16;
+      const Heard heard = ask(host, session, "q", &options);
+      CHECK(heard.finish == DSA_FINISH_LENGTH);
+      if (at == -1) undisturbed = heard.answer();
+      CHECK(heard.answer() == undisturbed);
+      dsa_session_release(session);
+    }
+    CHECK(undisturbed != "0123456789012345");
+  }
+
   TEST_CASE("prompts at and around the step size") {
     for (const int size : {1, 12, 13, 14, 28, 29, 30, 31, 160, 200}) {
       Host host;

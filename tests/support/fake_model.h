@@ -189,6 +189,7 @@ struct Control {
   std::atomic<int> fail_at{-1};  // this step fails
   Code fail_code = Code::device_fault;
   std::atomic<bool> throws{false};
+  std::atomic<int> throw_at{-1};       // this step does, those after it do not
   std::atomic<int> slices{0};          // of the vision tower, over all passes
   std::atomic<int> fail_at_slice{-1};  // this one fails
   std::vector<size_t> passes;          // how many pictures each pass held
@@ -306,7 +307,7 @@ class FakeModel : public LanguageModel {
     if (plan.tokens() > c.step_tokens || int(plan.sequences.size()) > c.step_sequences)
       return error(Code::internal, "the step is too large");
     if (c.steps++ == c.fail_at) return error(c.fail_code, "this step was told to fail");
-    if (c.throws) throw std::runtime_error("a kernel threw");
+    if (c.throws || c.steps - 1 == c.throw_at) throw std::runtime_error("a kernel threw");
 
     logits_.clear();
     for (const SequenceStep& s : plan.sequences) {
