@@ -262,6 +262,9 @@ typedef struct dsa_budget {     /* ceilings, never exceeded; 0: choose from what
 
 enum { DSA_TIER_DEVICE, DSA_TIER_HOST, DSA_TIER_DISK };
 enum { DSA_GOAL_BALANCED, DSA_GOAL_FIRST_TOKEN, DSA_GOAL_THROUGHPUT, DSA_GOAL_QUIET };
+/* How a cache keeps its values. DSA_KV_MODEL: f32 on the CPU, bf16 on a GPU. DSA_KV_FP8: latents as E4M3 with a scale
+   for each 128 values, their rotary part and everything else as bf16; a model without latents refuses it with
+   DSA_ERROR_UNSUPPORTED. */
 enum { DSA_KV_MODEL, DSA_KV_BF16, DSA_KV_FP8 };
 enum { DSA_BOUND_NONE, DSA_BOUND_COMPUTE, DSA_BOUND_DEVICE_MEMORY, DSA_BOUND_COPY, DSA_BOUND_DISK,
        DSA_BOUND_HOST, DSA_BOUND_QUEUE, DSA_BOUND_CONSUMER };
@@ -274,7 +277,7 @@ typedef struct dsa_plan_request {   /* level 4                                  
   uint32_t context_tokens;      /* 0: the longest that fits                              */
   uint32_t sessions;            /* conversations at the same time; 0: 1                  */
   uint32_t images_per_turn, typical_prompt_tokens;   /* reserved                         */
-  int32_t  kv_format;           /* of the cache; DSA_KV_MODEL: f32; DSA_KV_FP8: reserved */
+  int32_t  kv_format;           /* of the cache: DSA_KV_*                                */
   int32_t  goal;                /* reserved: DSA_GOAL_BALANCED                           */
 } dsa_plan_request;
 

@@ -55,10 +55,12 @@ __device__ void copy_row(const T* row, int count, int places, float* shared) {
   for (int d = threadIdx.x % kWarp; d < places; d += kWarp) shared[d] = d < count ? to_f32(row[d]) : 0.f;
 }
 __device__ inline void copy_row(const CacheRow& row, int count, int places, float* shared) {
-  if (row.format == CacheFormat::bf16)
-    copy_row(static_cast<const bf16*>(row.values), count, places, shared);
-  else
-    copy_row(static_cast<const float*>(row.values), count, places, shared);
+  switch (row.format) {
+    case CacheFormat::f32: copy_row(static_cast<const float*>(row.values), count, places, shared); break;
+    case CacheFormat::bf16: copy_row(static_cast<const bf16*>(row.values), count, places, shared); break;
+    case CacheFormat::fp8:
+      for (int d = threadIdx.x % kWarp; d < places; d += kWarp) shared[d] = d < count ? row.fp8()[d] : 0.f;
+  }
 }
 
 // Source has: queries, count (of keys), k_dim, v_dim, scale; query(i, d); key(p), value(p): rows that copy_row

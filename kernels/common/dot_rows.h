@@ -80,8 +80,6 @@ struct Fp8Weights {
   int64_t row_size;
 
   const float* tile(int o, int outs, int i, int depth, float* scratch) const {
-    const hn::Rebind<uint8_t, F32> d8;
-    const hn::RebindToUnsigned<F32> d32;
     const int64_t blocks = (row_size + kFp8Block - 1) / kFp8Block;
     for (int j = 0; j < outs; ++j) {
       const uint8_t* row = codes + (o + j) * row_size + i;
@@ -91,16 +89,8 @@ struct Fp8Weights {
         const int run = kFp8Block - (i + begin) % kFp8Block;
         const int end = depth < begin + run ? depth : begin + run;
         const float scale = row_scales[(i + begin) / kFp8Block];
-        const Vec wide_scale = set(scale), power = set(0x1p120f);  // as in e4m3_to_f32
         int k = begin;
-        for (; k + kLanes <= end; k += kLanes) {
-          const auto code = hn::PromoteTo(d32, hn::LoadU(d8, row + k));
-          const auto magnitude = hn::And(code, hn::Set(d32, 0x7f));
-          const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80)));
-          const Vec value = hn::BitCast(F32(), hn::Or(hn::ShiftLeft<20>(magnitude), sign));
-          const auto is_nan = hn::RebindMask(F32(), hn::Eq(magnitude, hn::Set(d32, 0x7f)));
-          store(hn::IfThenElse(is_nan, set(NAN), mul(mul(value, power), wide_scale)), to + k);
-        }
+        for (; k + kLanes <= end; k += kLanes) store(mul(load_e4m3(row + k), set(scale)), to + k);
         for (; k < end; ++k) to[k] = e4m3_to_f32(row[k]) * scale;
       }
     }

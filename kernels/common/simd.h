@@ -28,6 +28,17 @@ inline Vec load(const bf16* p) {
   return hn::BitCast(
       F32(), hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)))));
 }
+// Codes of E4M3, as in e4m3_to_f32.
+inline Vec load_e4m3(const uint8_t* p) {
+  const hn::Rebind<uint8_t, F32> d8;
+  const hn::RebindToUnsigned<F32> d32;
+  const auto code = hn::PromoteTo(d32, hn::LoadU(d8, p));
+  const auto magnitude = hn::And(code, hn::Set(d32, 0x7f)),
+             sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80)));
+  const Vec value = hn::BitCast(F32(), hn::Or(hn::ShiftLeft<20>(magnitude), sign));
+  const auto is_nan = hn::RebindMask(F32(), hn::Eq(magnitude, hn::Set(d32, 0x7f)));
+  return hn::IfThenElse(is_nan, set(NAN), hn::Mul(value, set(0x1p120f)));
+}
 inline void store(Vec v, float* p) { hn::StoreU(v, F32(), p); }
 inline Vec fma(Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); }
 // Any address will do, mapped or not.

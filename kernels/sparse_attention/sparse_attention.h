@@ -5,8 +5,8 @@
 //
 // p runs over selected[t] (-1: unused slot), or over every p < visible[t] if selected is null. A token without any
 // position gives zero. f32, softmax with the maximum subtracted; the order of the sums depends on the list alone.
-// With Route::fast, an implementation may round q and the weights of the softmax to bf16 where the cache keeps bf16, and
-// count unused slots in the order of the sums.
+// With Route::fast, an implementation may round q, decoded rows and the weights of the softmax to bf16 unless the cache
+// keeps f32, and count unused slots in the order of the sums.
 #pragma once
 
 #include "kernels/common/kernel.h"
@@ -16,13 +16,13 @@
 namespace dsa {
 
 struct SparseAttentionArgs {
-  const float* q_latent;                            // [tokens, heads, latent_dim]  dense
-  const float* q_rope;                              // [tokens, heads, rope_dim]
-  const int32_t* sequence_of;                       // [tokens]
-  const int32_t* visible;                           // [tokens]
-  const int32_t* selected;                          // [tokens, top_k]; null: all visible positions
-  PagedRows latents;                                // rows of latent_dim + rope_dim
-  float* o;                                         // [tokens, heads, latent_dim]  output, dense
+  const float* q_latent;       // [tokens, heads, latent_dim]  dense
+  const float* q_rope;         // [tokens, heads, rope_dim]
+  const int32_t* sequence_of;  // [tokens]
+  const int32_t* visible;      // [tokens]
+  const int32_t* selected;     // [tokens, top_k]; null: all visible positions
+  PagedRows latents;           // rows of latent_dim + rope_dim; in fp8, latent_dim of them coded
+  float* o;                    // [tokens, heads, latent_dim]  output, dense
   int64_t q_rope_token_stride, q_rope_head_stride;  // floats
   int tokens, heads, latent_dim, rope_dim, top_k;
   float scale;

@@ -1,5 +1,5 @@
 // kernels/sparse_attention/sparse_attention_simd.cc: all heads of a token share the rows of its positions,
-// read in place, a block of positions after the other, with a running maximum and sum for each head.
+// read in place, or decoded, a block of positions after the other, with a running maximum and sum for each head.
 //
 // A thread takes a group of heads of one token. Every head is summed in the same order in any group.
 #include <cmath>
@@ -21,16 +21,44 @@ template <class T>
 struct Block {
   const T* rows[kPositions];
   int count;
+
+  static int positions(int) { return kPositions; }
+  const T* keep(const CacheRow& row, int) { return static_cast<const T*>(row.values); }
+};
+
+// Rows of fp8, as f32.
+struct DecodedBlock : Block<float> {
+  static constexpr int kFloats = kPositions * 640;
+  HWY_ALIGN float floats[kFloats];
+
+  static int positions(int dim) { return dim * kPositions <= kFloats ? kPositions : kFloats / dim / 4 * 4; }
+  const float* keep(const CacheRow& from, int dim) {
+    const Fp8Row row = from.fp8();
+    float* to = floats + count * dim;
+    for (int d = 0; d < row.coded; d += kFp8Block) {
+      const int end = row.coded < d + kFp8Block ? row.coded : d + kFp8Block;
+      const float scale = row.scales()[d / kFp8Block];
+      for_each_vector(d, end, [&](int64_t i, size_t n) {
+        if (n == lanes()) return store(mul(load_e4m3(row.codes + i), set(scale)), to + i);
+        for (size_t j = 0; j < n; ++j) to[i + int64_t(j)] = e4m3_to_f32(row.codes[i + int64_t(j)]) * scale;
+      });
+    }
+    for_each_vector(row.coded, dim,
+                    [&](int64_t i, size_t n) { store(load(row.others() + i - row.coded, n), to + i, n); });
+    return to;
+  }
 };
 
 // Finds the next rows of token t from `slot` on; returns where to go on.
-template <class T>
-int gather(const SparseAttentionArgs& a, int64_t t, int slot, Block<T>& block) {
-  const int slots = a.selected ? a.top_k : a.visible[t];
+template <class Rows>
+int gather(const SparseAttentionArgs& a, int64_t t, int slot, Rows& block) {
+  const int slots = a.selected ? a.top_k : a.visible[t], positions = Rows::positions(a.latents.dim);
   block.count = 0;
-  for (; slot < slots && block.count < kPositions; ++slot) {
+  for (; slot < slots && block.count < positions; ++slot) {
     const int32_t p = a.selected ? a.selected[t * a.top_k + slot] : slot;
-    if (p >= 0) block.rows[block.count++] = a.latents.values<T>(a.sequence_of[t], p);
+    if (p < 0) continue;
+    block.rows[block.count] = block.keep(a.latents.row(a.sequence_of[t], p), a.latents.dim);
+    ++block.count;
   }
   for (int i = block.count; i % 4 != 0; ++i) block.rows[i] = block.rows[i - 1];
   return slot;
@@ -134,7 +162,7 @@ void attend(const SparseAttentionArgs& a, int64_t t, int h, const Block<T>& bloc
   accumulate<kR>(a, t, h, block, scores, factors, first);
 }
 
-template <class T>
+template <class Rows>
 void run(const SparseAttentionArgs& a, Queue& queue) {
   // Small groups keep all threads busy with one token, large ones read the rows less often.
   int group = kMaxGroup;
@@ -146,7 +174,7 @@ void run(const SparseAttentionArgs& a, Queue& queue) {
     const int64_t t = item / groups;
     const int begin = int(item % groups) * group, end = begin + group < a.heads ? begin + group : a.heads;
     Running running[kMaxGroup];
-    Block<T> block;
+    Rows block;
     int slot = gather(a, t, 0, block);
     const bool empty = block.count == 0;
     for (bool first = true; block.count > 0; first = false, slot = gather(a, t, slot, block)) {
@@ -171,7 +199,13 @@ void run(const SparseAttentionArgs& a, Queue& queue) {
 }  // namespace
 
 void sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
-  a.latents.format == CacheFormat::bf16 ? run<bf16>(a, queue) : run<float>(a, queue);
+  switch (a.latents.format) {
+    case CacheFormat::f32: return run<Block<float>>(a, queue);
+    case CacheFormat::bf16: return run<Block<bf16>>(a, queue);
+    case CacheFormat::fp8:
+      return DecodedBlock::positions(a.latents.dim) > 0 ? run<DecodedBlock>(a, queue)
+                                                        : ref::sparse_attention(a, queue);
+  }
 }
 
 }  // namespace DSA_ISA

@@ -1,13 +1,14 @@
 // kernels/sparse_attention/sparse_attention_sm90.cu: wgmma on 64 heads x tiles of 64 rows, for rows of 512 or 512 + 64
-// values that are kept as bf16.
+// values that are kept as bf16 or fp8.
 //
 // The slots of a token are cut into tiles, and the tiles into segments, by the length of its list alone. Each tile is
 // attended to by itself; the tiles of a segment are added up in their order, then the segments in theirs. Who does that
 // depends on how many tokens there are, and the bits do not: a pair of blocks takes two segments and adds them through
 // its shared memory; or many blocks take a segment or a tile each, and a second kernel adds.
 //
-// In a block one warpgroup gathers rows into two buffers. Two multiply: scores are the sum of what each has of them from
-// half of the columns; each weighs half of the rows of a tile, and sums all of them for half of the outputs.
+// In a block one warpgroup gathers rows into two buffers, where it makes bf16 of fp8. Two multiply: scores are the sum of
+// what each has of them from half of the columns; each weighs half of the rows of a tile, and sums all of them for half
+// of the outputs.
 #include <algorithm>
 
 #include "kernels/common/attention_sm90.cuh"
@@ -40,10 +41,14 @@ struct Shared {
   uint64_t full[2], empty[2];
   uint32_t used[2][2];  // of the buffers: a bit for each row of both halves
 };
-constexpr size_t shared_bytes(int columns) {
-  return kQueryBytes + size_t(2) * columns * kTileBytes + sizeof(Shared);
+// Behind it in fp8: of the tile that is being decoded.
+struct Scales {
+  float4 of_row[kTileRows];
+};
+constexpr size_t shared_bytes(int columns, bool fp8) {
+  return kQueryBytes + size_t(2) * columns * kTileBytes + sizeof(Shared) + (fp8 ? sizeof(Scales) : 0);
 }
-static_assert(shared_bytes(kLatentColumns + 1) <= 227 * 1024);
+static_assert(shared_bytes(kLatentColumns + 1, true) <= 227 * 1024);
 
 // How a token is cut: its parts are tiles or segments.
 struct Cut {
@@ -128,9 +133,82 @@ __device__ int used_slots(const SparseAttentionArgs& a, int64_t t) {
   return int(__reduce_max_sync(kAllLanes, unsigned(used)));
 }
 
+// A row in bytes, as it is kept.
+template <int kColumns, bool kFp8>
+constexpr int kRowBytes = kFp8 ? kLatentDim + int(sizeof(float4)) + (kColumns - kLatentColumns) * 128
+                               : kColumns * 128;
+static_assert(kLatentDim / kFp8Block * sizeof(float) == sizeof(float4));
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// Eight codes of E4M3 as bf16 times `factors`, a pair that is the same. Codes moved to the places of bf16 are 2^-120 of
+// their values, subnormals included.
+__device__ uint4 decode(uint32_t low, uint32_t high, uint32_t factors) {
+  const auto four = [&](uint32_t codes, uint32_t& first, uint32_t& second) {
+    const uint32_t low_bytes = codes << 4 & 0xf0f0f0f0u,
+                   high_bytes = (codes & 0x80808080u) | (codes >> 4 & 0x07070707u);
+    first = multiply_bf16x2(__byte_perm(low_bytes, high_bytes, 0x5140), factors);
+    second = multiply_bf16x2(__byte_perm(low_bytes, high_bytes, 0x7362), factors);
+  };
+  uint4 values;
+  four(low, values.x, values.y);
+  four(high, values.z, values.w);
+  return values;
+}
+
+// Where the codes of piece c of a group wait in row r of their tile: the lanes that read 4 pieces of 2 rows use all banks.
+__device__ int codes_at(int r, int c) { return r * 128 + ((c ^ (r & 1) << 2) << 4); }
+
+// The rows of fp8 that a warp has gathered become 16 rows of the tiles, 128 values of all of them after the other. Codes
+// wait in the upper half of the tiles, group g in tile 4 + g, where the lanes of a row have read them before one writes
+// there. kTwice: 2^120 times a scale is more than bf16 holds.
+template <bool kTwice>
+__device__ void decode_rows(uint8_t* tiles, int first_row, const float4* scales) {
+  const int lane = threadIdx.x % kWarp, c = lane % 4;
+#pragma unroll 1
+  for (int group = 0; group < kLatentColumns / 2; ++group) {
+    const uint8_t* from = tiles + (kLatentColumns / 2 + group) * kTileBytes;
+    uint8_t* to = tiles + 2 * group * kTileBytes;
+    uint4 codes[2][2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        codes[i][half] =
+            *reinterpret_cast<const uint4*>(from + codes_at(first_row + 8 * i + lane / 4, 4 * half + c));
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = first_row + 8 * i + lane / 4;
+      const float scale = reinterpret_cast<const float*>(scales + row)[group] * (kTwice ? 1 : 0x1p120f);
+      const uint32_t factors = round_to_bf16x2(scale, scale);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const uint4 x = codes[i][half];
+          uint4 values = decode(k ? x.z : x.x, k ? x.w : x.y, factors);
+          if (kTwice) {
+            constexpr uint32_t kFactors = 0x7b807b80;  // 2^120
+            values = {multiply_bf16x2(values.x, kFactors), multiply_bf16x2(values.y, kFactors),
+                      multiply_bf16x2(values.z, kFactors), multiply_bf16x2(values.w, kFactors)};
+          }
+          *reinterpret_cast<uint4*>(to + half * kTileBytes + piece(row, 2 * c + k)) = values;
+        }
+    }
+  }
+}
+__device__ void decode_rows(uint8_t* tiles, int first_row, const float4* scales) {
+  const auto* of_lane = reinterpret_cast<const float2*>(scales + first_row) + threadIdx.x % kWarp;
+  if (__any_sync(kAllLanes, fmaxf(of_lane->x, of_lane->y) > 0x1p7f))
+    decode_rows<true>(tiles, first_row, scales);
+  else
+    decode_rows<false>(tiles, first_row, scales);
+}
+#endif
+
 // Grid (`blocks` * groups of heads, tokens) in clusters of kPair. Reads each row once per 64 heads. Token `first` is the
 // first of the grid; each keeps up to `parts_max` parts. A page has 2^page_shift rows. Rows are kColumns tiles wide.
-template <int kColumns>
+template <int kColumns, bool kFp8>
 __global__ void __launch_bounds__(kThreads, 1)
     sparse_attention_kernel(const __grid_constant__ SparseAttentionArgs a, int first, int blocks,
                             int parts_max, int page_shift, float* memory) {
@@ -140,9 +218,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   uint8_t* q = shared_tiles();      // [kLatentColumns, heads, 64]; that of rope is kept in registers
   uint8_t* rows = q + kQueryBytes;  // [2, kColumns, 64, 64]
   Shared& shared = *reinterpret_cast<Shared*>(rows + 2 * kRowsBytes);
+  Scales& scales = *reinterpret_cast<Scales*>(&shared + 1);
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2; ++i) {
-      init_barrier(shared.full[i], kGroupThreads + kGroupThreads / kWarp);
+      init_barrier(shared.full[i], (kFp8 ? 0 : kGroupThreads) + kGroupThreads / kWarp);
       init_barrier(shared.empty[i], kMultiplyThreads / kWarp);
     }
     show_barriers();
@@ -155,7 +234,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int32_t* list = a.selected ? a.selected + t * a.top_k : nullptr;
 
   if (threadIdx.x >= kMultiplyThreads) {
-    give_registers<40>();
+    give_registers<kFp8 ? 56 : 40>();
     const int sequence = a.sequence_of[t];
     const int length = used_slots(a, t);
     const Cut cut = cut_of(length, blocks, parts_max);
@@ -178,7 +257,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     int position = position_of(0), page = page_of(position), next = position_of(1);
     for (int pair = 0; 2 * pair < tiles; ++pair) {
       const int row = position & ((1 << page_shift) - 1);
-      const size_t offset = page * a.latents.page_stride + size_t(row) * (kColumns * 128);
+      const size_t offset = page * a.latents.page_stride + size_t(row) * kRowBytes<kColumns, kFp8>;
       const unsigned exist = __ballot_sync(kAllLanes, position >= 0);
       position = next, page = page_of(next), next = position_of(pair + 2);
 #pragma unroll 1
@@ -190,13 +269,33 @@ __global__ void __launch_bounds__(kThreads, 1)
           const int r = 4 * j + lane / 8, from = 16 * i + r;
           const char* values =
               static_cast<const char*>(a.latents.pages) + __shfl_sync(kAllLanes, offset, from) + c * 16;
-          uint8_t* to = rows + i * kRowsBytes + piece(warp * 16 + r, c);
+          uint8_t* buffer = rows + i * kRowsBytes;
+          uint8_t* to = buffer + piece(warp * 16 + r, c);
           const bool exists = exist >> from & 1;
+          if constexpr (kFp8) {
 #pragma unroll
-          for (int column = 0; column < kColumns; ++column)
-            copy_async(to + column * kTileBytes, values + column * 128, exists);
+            for (int group = 0; group < kLatentColumns / 2; ++group)
+              copy_async(buffer + (kLatentColumns / 2 + group) * kTileBytes + codes_at(warp * 16 + r, c),
+                         values + group * 128, exists);
+            if (kRope)
+              copy_async(to + kLatentColumns * kTileBytes, values + kLatentDim + sizeof(float4), exists);
+            if (c == 0) copy_async(&scales.of_row[warp * 16 + r], values + kLatentDim, exists);
+          } else {
+#pragma unroll
+            for (int column = 0; column < kColumns; ++column)
+              copy_async(to + column * kTileBytes, values + column * 128, exists);
+          }
         }
-        arrive_with_copies(shared.full[i]);
+        if constexpr (kFp8) {
+          commit_copies();
+          wait_for_copies<0>();
+          __syncwarp();
+          decode_rows(rows + i * kRowsBytes, warp * 16, scales.of_row);
+          show_to_products();
+          __syncwarp();
+        } else {
+          arrive_with_copies(shared.full[i]);
+        }
         if (lane == 0) arrive(shared.full[i]);
       }
     }
@@ -205,7 +304,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  take_registers<232>();
+  take_registers<kFp8 ? 224 : 232>();
   const int group = warpgroup(), warp = threadIdx.x / kWarp % 4, lane = threadIdx.x % kWarp;
   const int row = warp * 16 + lane / 4;  // heads of the thread: this one and 8 below it
 
@@ -561,9 +660,11 @@ void sm90::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
   const int64_t positions = a.selected ? a.top_k : int64_t(a.latents.max_pages) * a.latents.page_rows;
   int page_shift = 0;
   while (1 << page_shift < a.latents.page_rows) ++page_shift;
-  const bool fits = a.route == Route::fast && a.latents.format == CacheFormat::bf16 &&
-                    a.latent_dim == kLatentDim && (a.rope_dim == kRopeDim || a.rope_dim == 0) &&
-                    1 << page_shift == a.latents.page_rows && aligned(a);
+  const bool fp8 = a.latents.format == CacheFormat::fp8;
+  const bool fits = a.route == Route::fast && a.latents.format != CacheFormat::f32 &&
+                    a.latent_dim == kLatentDim && (!fp8 || a.latents.coded == kLatentDim) &&
+                    (a.rope_dim == kRopeDim || a.rope_dim == 0) && 1 << page_shift == a.latents.page_rows &&
+                    aligned(a);
   if (!fits) return cuda::sparse_attention(a, queue);
 
   // As many blocks as run together, a pair for each token at least; no more if a few are no use.
@@ -585,14 +686,17 @@ void sm90::sparse_attention(const SparseAttentionArgs& a, Queue& queue) {
     const int blocks = blocks_of(tokens);
     const int parts_max = int(
         std::min<int64_t>(std::min<int64_t>(tiles, kPartsMax), scratch / Parts::floats(a.heads, 1) / tokens));
-    const auto attend = [&](auto* kernel, int columns) {
+    const auto attend = [&](auto* kernel) {
       launch_clusters(queue, dim3(unsigned(blocks * groups), unsigned(tokens)), kPair, kThreads,
-                      shared_bytes(columns), kernel, a, int(first), blocks, parts_max, page_shift, memory);
+                      shared_bytes(kLatentColumns + (a.rope_dim > 0), fp8), kernel, a, int(first), blocks,
+                      parts_max, page_shift, memory);
     };
     if (a.rope_dim == 0)
-      attend(sparse_attention_kernel<kLatentColumns>, kLatentColumns);
+      fp8 ? attend(sparse_attention_kernel<kLatentColumns, true>)
+          : attend(sparse_attention_kernel<kLatentColumns, false>);
     else
-      attend(sparse_attention_kernel<kLatentColumns + 1>, kLatentColumns + 1);
+      fp8 ? attend(sparse_attention_kernel<kLatentColumns + 1, true>)
+          : attend(sparse_attention_kernel<kLatentColumns + 1, false>);
     if (blocks > kPair || least > kPair)
       launch(queue, dim3(unsigned(4 * kFours * groups), unsigned(tokens)), kGroupThreads, 0, add_parts_kernel,
              a, int(first), blocks, parts_max, memory);

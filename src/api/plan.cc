@@ -36,7 +36,6 @@ dsa_status dsa_plan_create(const dsa_package* package, const dsa_plan_request* r
     DSA_TRY(check_constant(r.goal, 4, "goal"));
     DSA_TRY(check_reserved(r.images_per_turn != 0, "images_per_turn"));
     DSA_TRY(check_reserved(r.typical_prompt_tokens != 0, "typical_prompt_tokens"));
-    DSA_TRY(check_reserved(r.kv_format == DSA_KV_FP8, "kv_format"));
     DSA_TRY(check_reserved(r.goal != DSA_GOAL_BALANCED, "goal"));
     if (r.sessions > 1u << 20)
       return error(Code::argument, "sessions is ", r.sessions, ", expected 0 to ", 1u << 20)
@@ -49,6 +48,7 @@ dsa_status dsa_plan_create(const dsa_package* package, const dsa_plan_request* r
                      .device_bytes = budget.device_bytes,
                      .leave_device_bytes = budget.leave_device_bytes};
     if (r.kv_format == DSA_KV_BF16) made.cache_format = CacheFormat::bf16;
+    if (r.kv_format == DSA_KV_FP8) made.cache_format = CacheFormat::fp8;
     DSA_ASSIGN(std::shared_ptr<const Plan> plan, package->impl->plan(made));
     const bool on_gpu = plan->placement().on_gpu() && !plan->placement().fits_device();
     const bool has_budget = on_gpu ? made.device_bytes != 0 || made.leave_device_bytes != 0

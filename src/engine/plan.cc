@@ -140,22 +140,25 @@ Json precision_json(const ModelConfig& c, const WeightSurvey& weights, const Pla
                     {"tensors", tensors}});
   const StateLayout layout = state_layout_of(c, placement.cache_format);
   const auto add_state = [&](const char* what, CacheFormat kept, const char* path, const char* how) {
-    const char* format = kept == CacheFormat::bf16 ? "BF16" : "F32";
+    const char* format = kept == CacheFormat::fp8 ? "FP8" : kept == CacheFormat::bf16 ? "BF16" : "F32";
     list.push_back({{"what", what}, {"format", format}, {"path", path}, {"how", how}, {"tensors", 0}});
   };
-  const auto add_cache = [&](const char* what) {
-    if (layout.format == CacheFormat::bf16)
-      add_state(what, layout.format, "rounded", "to bf16 when written");
-    else
-      add_state(what, layout.format, "exact", "kept as computed");
+  const auto add_cache = [&](const char* what, CacheFormat kept) {
+    switch (kept) {
+      case CacheFormat::f32: return add_state(what, kept, "exact", "kept as computed");
+      case CacheFormat::bf16: return add_state(what, kept, "rounded", "to bf16 when written");
+      case CacheFormat::fp8:
+        return add_state(what, kept, "rounded",
+                         "to E4M3 with a scale for 128 values when written, rotary values to bf16");
+    }
   };
-  if (layout.latent_layers > 0) add_cache("latents");
-  if (layout.kv_layers > 0) add_cache("keys_and_values");
+  if (layout.latent_layers > 0) add_cache("latents", layout.format);
+  if (layout.kv_layers > 0) add_cache("keys_and_values", layout.rows_format());
   if (layout.index_layers > 0 && c.indexer.fp8_keys)  // bf16 holds them as they are
-    add_state("index_keys", layout.format, "rounded",
+    add_state("index_keys", layout.rows_format(), "rounded",
               "to E4M3 behind a Hadamard matrix, as the model defines them");
   else if (layout.index_layers > 0)
-    add_cache("index_keys");
+    add_cache("index_keys", layout.rows_format());
   if (layout.kda_layers > 0) add_state("recurrent_state", CacheFormat::f32, "exact", "kept as computed");
   return list;
 }
@@ -267,6 +270,10 @@ Status Plan::place(const PlanRequest& request, const TensorListing& listing) {
     return error(Code::limit, "a context of ", request.context, " tokens, this model has at most ", most)
         .with_fix(Fix::shorten)
         .with_room(uint64_t(request.context), uint64_t(most));
+  if (request.cache_format == CacheFormat::fp8 &&
+      state_layout_of(*config_, CacheFormat::fp8).latent_layers == 0)
+    return error(Code::unsupported, "a cache in FP8 is for latents, and ", name_, " keeps none")
+        .with_fix(Fix::input);
   if (request.devices.size() > 1)
     return error(Code::unsupported, request.devices.size(), " devices, this version uses one");
   const std::string wanted = request.devices.empty() ? "" : request.devices.front();
@@ -309,7 +316,7 @@ Status Plan::place_on_gpu(const DeviceInfo& device, const PlanRequest& request, 
   options.max_step_tokens = kGpuStepTokens;
   options.fp8_rows = device.fp8_rows;
   options.expand_rows = device.expand_rows;
-  options.cache_format = request.cache_format;
+  options.cache_format = request.cache_format.value_or(CacheFormat::bf16);
   DSA_ASSIGN(const ModelSize size, measure_model(*config_, headers, options));
   const int64_t most = config_->max_context;
   placement_ = Placement();
@@ -360,7 +367,7 @@ Status Plan::place_on_host(const PlanRequest& request) {
   Placement& p = placement_;
   p.sessions = request.sessions;
   p.limit = host_limit(request);
-  p.cache_format = request.cache_format;
+  p.cache_format = request.cache_format.value_or(CacheFormat::f32);
   state_ = state_layout_of(*config_, p.cache_format);
 
   const uint64_t experts = weights_->expert_bytes(), page = state_.page_bytes();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,7 @@ struct PlanRequest {
   uint64_t leave_host_bytes = 0;                      // of what is free, to others
   std::vector<std::string> devices = {};              // empty: the first GPU on which it fits, else the CPU
   uint64_t device_bytes = 0, leave_device_bytes = 0;  // as those of the host
-  CacheFormat cache_format = CacheFormat::f32;        // on every device
+  std::optional<CacheFormat> cache_format = {};       // none: f32 on the CPU, bf16 on a GPU
 };
 
 // Where an operator's kernel comes from on one backend.

@@ -65,7 +65,7 @@ struct ModelOptions {
   int max_step_tokens = 256;
   int max_step_sequences = 64;
   Route route = Route::fast;
-  CacheFormat cache_format = CacheFormat::f32;  // of latents, keys, values and index keys
+  CacheFormat cache_format = CacheFormat::f32;  // of latents, keys, values and index keys; see StateLayout
   Selection selection = Selection::learned;
   int top_k = 0;           // 0: the model's own
   int rotate_experts = 0;  // experiments: expert e does the work of expert e + n

@@ -57,6 +57,7 @@ StateLayout state_layout_of(const ModelConfig& c, CacheFormat format) {
   StateLayout layout;
   layout.format = format;
   layout.latent_dim = c.latent.latent_dim + c.latent.rope_dim;
+  layout.latent_coded = c.latent.latent_dim;
   layout.kv_dim = c.grouped.kv_dim();
   layout.index_dim = c.indexer.dim;
   layout.index_group = c.indexer.group;

@@ -149,11 +149,15 @@ PagedRows PagePool::rows(size_t offset, const int32_t* block_tables, int max_pag
           max_pages,
           dim,
           page_rows,
-          layout_.format};
+          layout_.rows_format()};
 }
 
 PagedRows PagePool::latents(int layer, const int32_t* block_tables, int max_pages) const {
-  return rows(layout_.latent_offset(layer), block_tables, max_pages, layout_.latent_dim, kPageSize);
+  PagedRows latents =
+      rows(layout_.latent_offset(layer), block_tables, max_pages, layout_.latent_dim, kPageSize);
+  latents.format = layout_.format;
+  latents.coded = layout_.latent_coded;
+  return latents;
 }
 
 PagedRows PagePool::keys(int layer, const int32_t* block_tables, int max_pages) const {

@@ -75,7 +75,8 @@ class PagePool {
   PagePool(const StateLayout& layout, int64_t num_pages, Storage& storage)
       : layout_(layout), storage_(storage), num_pages_(num_pages) {}
   void give_back(std::vector<int32_t>& pages, size_t keep);
-  PagedRows rows(size_t offset, const int32_t* block_tables, int max_pages, int dim, int page_rows) const;
+  PagedRows rows(size_t offset, const int32_t* block_tables, int max_pages, int dim,
+                 int page_rows) const;  // not latents
   // One copy of what is not paged; it may outlive the pool.
   Result<Memory> take_state();
 

@@ -9,10 +9,11 @@
 namespace dsa {
 
 struct StateLayout {
-  CacheFormat format = CacheFormat::f32;  // of what is kept per position
+  CacheFormat format =
+      CacheFormat::f32;  // of what is kept per position; fp8: of latents, and bf16 of the others
   // Per position: latents of the attention layers; keys and values of those with heads of their own; index keys of
   // those that select, of which several positions may share one.
-  int latent_layers = 0, latent_dim = 0;
+  int latent_layers = 0, latent_dim = 0, latent_coded = 0;  // values of a row; those that fp8 codes
   int kv_layers = 0, kv_dim = 0;
   int index_layers = 0, index_dim = 0, index_group = 1;  // a divisor of kPageSize
   // Per sequence: recurrent and convolution state of the KDA layers; the open pool of each index layer.
@@ -22,7 +23,7 @@ struct StateLayout {
 
   // A page holds kPageSize positions, layer after layer: all latents, then keys and values of each layer, then all
   // index keys. Offsets in bytes, multiples of 16.
-  size_t latent_offset(int layer) const { return size_t(layer) * rows_bytes(kPageSize, latent_dim); }
+  size_t latent_offset(int layer) const { return size_t(layer) * latent_bytes(); }
   size_t key_offset(int layer) const {
     return latent_offset(latent_layers) + size_t(layer) * 2 * rows_bytes(kPageSize, kv_dim);
   }
@@ -40,8 +41,12 @@ struct StateLayout {
   size_t fixed_floats() const { return kda_floats() + size_t(index_layers) * open_pool_floats(); }
   size_t state_bytes() const { return (fixed_floats() * sizeof(float) + 255) / 256 * 256; }  // of one copy
 
+  CacheFormat rows_format() const { return format == CacheFormat::fp8 ? CacheFormat::bf16 : format; }
   size_t rows_bytes(int rows, int dim) const {
-    return (size_t(rows) * size_t(dim) * cache_value_bytes(format) + 15) / 16 * 16;
+    return (size_t(rows) * cache_row_bytes(rows_format(), dim, 0) + 15) / 16 * 16;
+  }
+  size_t latent_bytes() const {
+    return (size_t(kPageSize) * cache_row_bytes(format, latent_dim, latent_coded) + 15) / 16 * 16;
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "engine/sampler.h"
 #include "model/decoder.h"
+#include "support/cache_format.h"
 
 namespace dsa::bench {
 namespace {
@@ -20,17 +21,21 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 // Bytes that are neither weights nor activations, which a decode step of one sequence reads and writes.
 double state_bytes(const StateLayout& layout) { return 2.0 * double(layout.fixed_floats()) * sizeof(float); }
 double cache_bytes(const ModelConfig& c, CacheFormat format, int context) {
-  double values = 0;
+  const StateLayout layout = state_layout_of(c, format);
+  const double latent_row = double(cache_row_bytes(format, layout.latent_dim, layout.latent_coded)),
+               value = double(cache_row_bytes(layout.rows_format(), 1, 0));
+  double bytes = 0;
   for (const LayerConfig& layer : c.layers) {
     if (layer.attention == AttentionKind::grouped)
-      values += 2.0 * c.grouped.kv_dim() * (layer.window ? std::min(c.grouped.window, context) : context);
+      bytes +=
+          value * 2 * c.grouped.kv_dim() * (layer.window ? std::min(c.grouped.window, context) : context);
     if (layer.attention != AttentionKind::latent) continue;
     const bool selects = layer.indexer != IndexerKind::none && !c.indexer.selects_all(context);
-    values += double(c.latent.latent_dim + c.latent.rope_dim) * (selects ? c.indexer.slots() : context);
+    bytes += latent_row * (selects ? c.indexer.slots() : context);
     if (selects && layer.indexer == IndexerKind::full)
-      values += double(c.indexer.dim) * context / c.indexer.group;
+      bytes += value * c.indexer.dim * context / c.indexer.group;
   }
-  return values * double(cache_value_bytes(format));
+  return bytes;
 }
 
 class Bench {
@@ -67,12 +72,13 @@ class Bench {
   Status load() {
     const int batch_max = *std::max_element(options_.batches.begin(), options_.batches.end());
     const auto start = Clock::now();
-    DSA_ASSIGN(decoder_, load_decoder(model_.config, model_.checkpoint, *timed_,
-                                      {.max_step_tokens = std::max(options_.chunk, batch_max),
-                                       .max_step_sequences = batch_max,
-                                       .cache_format = timed_->storage().is_host() ? CacheFormat::f32
-                                                                                   : CacheFormat::bf16},
-                                      {}));
+    DSA_ASSIGN(decoder_,
+               load_decoder(model_.config, model_.checkpoint, *timed_,
+                            {.max_step_tokens = std::max(options_.chunk, batch_max),
+                             .max_step_sequences = batch_max,
+                             .cache_format = options_.cache_format.value_or(
+                                 timed_->storage().is_host() ? CacheFormat::f32 : CacheFormat::bf16)},
+                            {}));
     load_seconds_ = seconds_between(start, Clock::now());
     int64_t pages = 0;
     for (const int context : options_.contexts)
@@ -417,6 +423,8 @@ bool read_model_options(int argc, char** argv, ModelBenchOptions& options) {
     if (name == "--shape") {
       options.shape = value;
       good = !shape_config(value).is_null();
+    } else if (name == "--kv") {
+      good = test::parse_cache_format(value, options.cache_format.emplace());
     } else if (!read_numbers(value, numbers)) {
       good = false;
     } else if (name == "--batch" && !numbers.empty()) {
@@ -436,8 +444,7 @@ bool read_model_options(int argc, char** argv, ModelBenchOptions& options) {
   if (good) return true;
   fprintf(stderr,
           "usage: model [--shape NAME] [--batch N,...] [--context N,...] [--prefill N,...] [--chunk N] "
-          "[--steps N] "
-          "[--operators]\n");
+          "[--steps N] [--kv f32|bf16|fp8] [--operators]\n");
   for (const ShapeName& shape : shape_names()) fprintf(stderr, "  %-20s %s\n", shape.name, shape.what);
   return false;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,14 +13,15 @@ namespace dsa::bench {
 
 struct ModelBenchOptions {
   std::string shape;
-  std::vector<int> batches, contexts;  // of decode
-  std::vector<int> prompts;            // of prefill
-  int chunk = 2048;                    // tokens of a prefill step at most
-  int steps = 24;                      // timed ones of decode
-  bool operators = false;              // also the time of each operator, and what steps cost the host
+  std::vector<int> batches, contexts;            // of decode
+  std::vector<int> prompts;                      // of prefill
+  int chunk = 2048;                              // tokens of a prefill step at most
+  int steps = 24;                                // timed ones of decode
+  std::optional<CacheFormat> cache_format = {};  // none: f32 on the CPU, bf16 on a GPU
+  bool operators = false;  // also the time of each operator, and what steps cost the host
 };
 
-// Reads --shape, --batch, --context, --prefill, --chunk, --steps, --operators, which replace what is there. False, and
+// Reads --shape, --batch, --context, --prefill, --chunk, --steps, --kv, --operators, which replace what is there. False, and
 // the usage on stderr, for anything else.
 bool read_model_options(int argc, char** argv, ModelBenchOptions& options);
 

@@ -73,7 +73,7 @@ struct Opened {
     dsa_package_release(package);
     dsa_runtime_release(runtime);
   }
-  dsa_plan* plan(uint32_t context, uint64_t device_bytes = 0) {
+  dsa_plan* plan(uint32_t context, uint64_t device_bytes = 0, int32_t kv_format = DSA_KV_MODEL) {
     dsa_budget budget = DSA_INIT(dsa_budget);
     budget.device_bytes = device_bytes;
     const dsa_str id = {"cuda", 4};
@@ -82,6 +82,7 @@ struct Opened {
     request.device_ids = &id;
     request.num_device_ids = 1;
     request.context_tokens = context;
+    request.kv_format = kv_format;
     dsa_plan* plan = nullptr;
     REQUIRE(dsa_plan_create(package, &request, &plan) == DSA_OK);
     return plan;
@@ -200,11 +201,15 @@ TEST_SUITE("cuda") {
 
   TEST_CASE(
       "a load takes what the plan says, within 2 %: by its own count, and by what the device has left") {
-    for (const char* folder : {"/tests/golden/kimi_k31/model-mxfp4", "/samples/models/dsa-tiny"}) {
-      INFO(folder);
+    const std::string tiny = "/samples/models/dsa-tiny";
+    for (const auto& [folder, format] :
+         {std::pair{std::string("/tests/golden/kimi_k31/model-mxfp4"), DSA_KV_MODEL},
+          {tiny, DSA_KV_MODEL},
+          {tiny, DSA_KV_FP8}}) {
+      INFO(folder, " ", format);
       Opened opened(root() + folder);
       dsa_model_release(opened.load(opened.plan(4096)));  // loads the kernels of the library
-      dsa_plan* plan = opened.plan(1 << 19);
+      dsa_plan* plan = opened.plan(1 << 19, 0, format);
       dsa_plan_summary summary = DSA_INIT(dsa_plan_summary);
       REQUIRE(dsa_plan_get(plan, &summary) == DSA_OK);
       REQUIRE(summary.feasible == 1);

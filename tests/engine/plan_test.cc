@@ -278,7 +278,8 @@ TEST_SUITE("engine/plan") {
       if (row["what"] == "head") CHECK(row["path"] == "rounded");  // to bf16, where `linear` has many rows
 
     // A byte less than it needs takes a page; then sessions share what there is.
-    const uint64_t page = state_layout_of(plan->config(), CacheFormat::f32).page_bytes();
+    CHECK(p->cache_format == CacheFormat::bf16);
+    const uint64_t page = state_layout_of(plan->config(), CacheFormat::bf16).page_bytes();
     gpu.free_bytes = p->device_bytes() - 1;
     plan = plan_with({gpu}, {}).value();
     const int64_t most = plan->config().max_context, pages = (most + kPageSize - 1) / kPageSize;
@@ -381,6 +382,32 @@ TEST_SUITE("engine/plan") {
         }
       CHECK(rounded == 1);
     }
+  }
+
+  TEST_CASE("a cache of fp8 codes latents alone, and is refused where there are none") {
+    const struct {
+      const char* name;
+      uint64_t bytes_per_token;
+    } kCases[] = {
+        {"deepseek_v32.json", 61 * (656 + 128 * 2)},  // rotary values and index keys are bf16
+        {"glm_53_flash.json", 11 * (528 + 128 / 4 * 2)},
+    };
+    for (const auto& [name, bytes] : kCases) {
+      INFO(name);
+      const auto plan = plan_of(kPublished + name, {.cache_format = CacheFormat::fp8});
+      const Json json = Json::parse(plan->json());
+      CHECK(json["state"]["kv_bytes_per_token"] == bytes);
+      CHECK(plan->engine_options().cache_format == CacheFormat::fp8);
+      std::string formats;
+      for (const Json& row : json["precision"])
+        if (row["what"] == "latents" || row["what"] == "index_keys")
+          formats += row["format"].get<std::string>() + " " + row["path"].get<std::string>() + " ";
+      CHECK(formats == "FP8 rounded BF16 rounded ");
+    }
+    const auto refused =
+        Plan::of_path(kPublished + "gpt_oss_20b.json", {.cache_format = CacheFormat::fp8}, {kMemory});
+    CHECK(refused.status().code() == Code::unsupported);
+    CHECK(refused.status().message().find("keeps none") != std::string::npos);
   }
 
   TEST_CASE("precision: each kind of tensor has a path; a format that is not read is refused") {
@@ -494,10 +521,10 @@ TEST_SUITE("engine/plan") {
     dsa_model_release(model);
   }
 
-  TEST_CASE("dsa_plan: a model answers from a cache of bf16") {
+  TEST_CASE("dsa_plan: a model answers from a cache of bf16 or fp8") {
     const Opened opened;
-    uint64_t kv_bytes[2] = {};
-    for (const int32_t format : {DSA_KV_MODEL, DSA_KV_BF16}) {
+    uint64_t kv_bytes[3] = {};
+    for (const int32_t format : {DSA_KV_MODEL, DSA_KV_BF16, DSA_KV_FP8}) {
       dsa_plan_request request = DSA_INIT(dsa_plan_request);
       request.context_tokens = 300;
       request.kv_format = format;
@@ -517,13 +544,15 @@ TEST_SUITE("engine/plan") {
       REQUIRE(dsa_session_prefill(session, prompt, nullptr, nullptr, nullptr) == DSA_OK);
       dsa_model_stats stats = DSA_INIT(dsa_model_stats);
       REQUIRE(dsa_model_get_stats(model, &stats) == DSA_OK);
-      kv_bytes[format == DSA_KV_BF16] = stats.kv_bytes;
+      kv_bytes[format] = stats.kv_bytes;
       dsa_prompt_release(prompt);
       dsa_session_release(session);
       dsa_model_release(model);
     }
     CHECK(kv_bytes[0] > 0);
-    CHECK(2 * kv_bytes[1] == kv_bytes[0]);
+    CHECK(2 * kv_bytes[DSA_KV_BF16] == kv_bytes[DSA_KV_MODEL]);
+    CHECK(kv_bytes[DSA_KV_FP8] > 0);
+    CHECK(kv_bytes[DSA_KV_FP8] < kv_bytes[DSA_KV_BF16]);
   }
 
   TEST_CASE("dsa_plan: what is refused, and what is not feasible") {
@@ -538,7 +567,6 @@ TEST_SUITE("engine/plan") {
     };
     CHECK(create([](auto& r) { r.context_tokens = 1u << 30; }) == DSA_ERROR_LIMIT);
     CHECK(create([](auto& r) { r.sessions = 1u << 30; }) == DSA_ERROR_ARGUMENT);
-    CHECK(create([](auto& r) { r.kv_format = DSA_KV_FP8; }) == DSA_ERROR_UNSUPPORTED);
     CHECK(create([](auto& r) { r.kv_format = 9; }) == DSA_ERROR_ARGUMENT);
     CHECK(create([](auto& r) { r.goal = DSA_GOAL_QUIET; }) == DSA_ERROR_UNSUPPORTED);
     CHECK(create([](auto& r) { r.images_per_turn = 1; }) == DSA_ERROR_UNSUPPORTED);

@@ -7,6 +7,7 @@
 //   --rotate-experts N expert e does the work of expert e + N
 //   --pictures P       shown (default), swapped with those of other questions of the kind, or blank
 //   --route R          fast (default) or exact MXFP4 products
+//   --kv F             cache of f32 (default), bf16 or fp8
 //   --at-least P       fail if a task scores below P percent
 //   --at-most P        fail if a task scores above P percent
 //   --gates            print what the model must reach, and fail if it does not
@@ -20,6 +21,7 @@
 #include <fstream>
 
 #include "golden/prompt_fixture.h"
+#include "support/cache_format.h"
 #include "text/chat_format.h"
 #include "text/chat_json.h"
 #include "text/tokenizer.h"
@@ -599,6 +601,8 @@ bool parse(int argc, char** argv, Options& o) {
       o.threads = atoi(value);
     } else if (take("--device")) {
       o.device = value;
+    } else if (take("--kv")) {
+      if (!parse_cache_format(value, o.model.cache_format)) return false;
     } else if (take("--rotate-experts")) {
       o.model.rotate_experts = atoi(value);
     } else if (take("--selection")) {
@@ -636,7 +640,7 @@ int main(int argc, char** argv) {
         "usage: dsa_eval MODEL [--task T] [--size S] [--limit N] [--threads N] [--device ID] [--selection "
         "learned|recent|random]\n"
         "                [--rotate-experts N] [--pictures shown|swapped|blank] [--route fast|exact]\n"
-        "                [--at-least P] [--at-most P]\n"
+        "                [--kv f32|bf16|fp8] [--at-least P] [--at-most P]\n"
         "                [--gates] [--write] [--verbose]\n");
     return 2;
   }

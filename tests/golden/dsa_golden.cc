@@ -1,4 +1,4 @@
-// dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast|fp8] [--kv f32|bf16]
+// dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast|fp8] [--kv f32|bf16|fp8]
 // [--device cpu|guarded|cuda]: runs a fixture folder and compares.
 //
 // Prints PASS|FAIL family max_rel=.. top1=n/n tokens=n/n selected=equal|different|none. max_rel is the
@@ -15,6 +15,8 @@
 //
 // fp8 is the fast route with the MXFP4 experts of steps of several tokens multiplied as FP8, where activations keep 4 bits:
 // within 10 %, and two of three clear rows.
+//
+// A cache of bf16 or fp8 rounds what it keeps, and has the limits of the route fast or fp8 if the route has none of its own.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -22,6 +24,7 @@
 
 #include "golden/fixture.h"
 #include "golden/vision_fixture.h"
+#include "support/cache_format.h"
 
 namespace dsa::test {
 namespace {
@@ -169,15 +172,16 @@ Result<Report> run(const std::string& folder, const std::string& weights, const 
 }
 
 int main(int argc, char** argv) {
-  std::string folder, weights = "model-mxfp4", route = "exact", cache = "f32", device = "cpu";
+  std::string folder, weights = "model-mxfp4", route = "exact", device = "cpu";
+  CacheFormat cache = CacheFormat::f32;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--weights" && i + 1 < argc)
       weights = argv[++i];
     else if (arg == "--route" && i + 1 < argc)
       route = argv[++i];
-    else if (arg == "--kv" && i + 1 < argc)
-      cache = argv[++i];
+    else if (arg == "--kv" && i + 1 < argc && parse_cache_format(argv[i + 1], cache))
+      ++i;
     else if (arg == "--device" && i + 1 < argc)
       device = argv[++i];
     else if (folder.empty() && arg[0] != '-')
@@ -185,18 +189,19 @@ int main(int argc, char** argv) {
     else
       folder = "", i = argc;
   }
-  if (folder.empty() || (route != "exact" && route != "fast" && route != "fp8") ||
-      (cache != "f32" && cache != "bf16")) {
-    fprintf(stderr,
-            "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast|fp8] [--kv f32|bf16] "
-            "[--device ID]\n");
+  if (folder.empty() || (route != "exact" && route != "fast" && route != "fp8")) {
+    fprintf(
+        stderr,
+        "usage: dsa_golden DIR [--weights model|model-mxfp4] [--route exact|fast|fp8] [--kv f32|bf16|fp8] "
+        "[--device ID]\n");
     return 2;
   }
-  const bool exact = route == "exact", fp8 = route == "fp8";
+  const bool exact = route == "exact" && cache == CacheFormat::f32,
+             fp8 = route == "fp8" || cache == CacheFormat::fp8;
   const auto result = run(folder, weights,
-                          {.route = exact ? Route::exact : Route::fast,
-                           .cache_format = cache == "bf16" ? CacheFormat::bf16 : CacheFormat::f32,
-                           .fp8_rows = fp8 ? 1 : 0},
+                          {.route = route == "exact" ? Route::exact : Route::fast,
+                           .cache_format = cache,
+                           .fp8_rows = route == "fp8" ? 1 : 0},
                           device);
   if (!result.is_ok()) {
     printf("FAIL %s: %s\n", folder.c_str(), result.status().message().c_str());

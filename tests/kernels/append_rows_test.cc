@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "tests/support/pages.h"
 #include "tests/support/queues.h"
 
@@ -39,6 +41,52 @@ TEST_SUITE("kernels/append_rows") {
         const bool written = p == 63 || p == 64;
         const float want = written ? to_f32(to_bf16(x[(p - 63) * dim + d])) : pages.row(0, p)[d];
         CHECK(narrow_rows.rows().row(0, p)[d] == want);
+      }
+  }
+
+  TEST_CASE("a cache of fp8 codes latents with a scale for 128 of them, and keeps the others as bf16") {
+    for (const auto& [dim, coded] : {std::pair{576, 512}, {300, 300}, {141, 130}, {7, 5}, {512, 512}}) {
+      INFO("coded ", coded, " of ", dim);
+      Random random(uint64_t(1) + uint64_t(dim));
+      Pages pages(random, {70, 130}, dim);
+      const std::vector<int32_t> sequence_of = {0, 0, 1, 1}, positions = {63, 64, 0, 129};
+      Values x = random.normals(4 * size_t(dim));
+      for (int d = 0; d < dim; ++d) {
+        x[size_t(d)] *= std::exp2(float(d % 40 - 20));  // subnormal codes
+        x[size_t(dim + d)] = 0;
+        x[size_t(2 * dim + d)] *= 1e30f;
+      }
+      // What is to lie there, by the arithmetic of Fp8Pages.
+      Pages written = pages;
+      for (size_t t = 0; t < 4; ++t)
+        std::copy_n(x.begin() + int64_t(t) * dim, dim, written.row(sequence_of[t], positions[t]));
+      const Fp8Pages want(written, coded);
+      Fp8Pages cache(pages, coded);
+      BackwardQueue queue;
+      plain_kernels().append_rows({x.data(), sequence_of.data(), positions.data(), cache.rows(), dim, 4},
+                                  queue);
+      CHECK(cache.bytes() == want.bytes());
+      for (size_t t = 0; t < 4; ++t)
+        for (int d = 0; d < dim; ++d)
+          REQUIRE(cache.rows().row(sequence_of[t], positions[t])[d] ==
+                  written.row(sequence_of[t], positions[t])[d]);
+    }
+  }
+
+  TEST_CASE("NaN and infinity stay what they are in a cache of fp8") {
+    for (const float bad : {NAN, INFINITY, -INFINITY})
+      for (const int at : {0, 130, 199}) {
+        Random random(3);
+        Pages pages(random, {5}, 210);
+        Fp8Pages cache(pages, 200);
+        Values x = random.normals(210);
+        x[size_t(at)] = bad;
+        const std::vector<int32_t> sequence_of = {0}, positions = {4};
+        BackwardQueue queue;
+        plain_kernels().append_rows({x.data(), sequence_of.data(), positions.data(), cache.rows(), 210, 1},
+                                    queue);
+        for (int d = 0; d < 210; ++d)
+          CHECK(std::isfinite(cache.rows().row(0, 4)[d]) == (d >= 200 || d / 128 != at / 128));
       }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "tests/support/pages.h"
 #include "tests/support/queues.h"
@@ -46,6 +47,13 @@ struct AttentionCase {
     }
   }
 
+  // The latents in a cache that rounds; those in `latents` are rounded alike.
+  PagedRows rounded(CacheFormat format) {
+    if (format == CacheFormat::fp8)
+      return (fp8_ = std::make_shared<Fp8Pages>(latents, shape.latent_dim))->rows();
+    return (narrow_ = std::make_shared<NarrowPages>(latents))->rows();
+  }
+
   SparseAttentionArgs args(Values& o, bool select) {
     const int64_t rope = shape.rope_dim + 3;
     return {q_latent.data(),
@@ -74,7 +82,16 @@ struct AttentionCase {
     variant.run(args(o, select), queue);
     return o;
   }
+
+ private:
+  std::shared_ptr<NarrowPages> narrow_;
+  std::shared_ptr<Fp8Pages> fp8_;
 };
+
+const std::pair<CacheFormat, bool> kFormatsAndSelections[] = {{CacheFormat::bf16, true},
+                                                              {CacheFormat::bf16, false},
+                                                              {CacheFormat::fp8, true},
+                                                              {CacheFormat::fp8, false}};
 
 const Variant<SparseAttentionArgs> kReference{"ref", ref::sparse_attention};
 
@@ -113,7 +130,8 @@ TEST_SUITE("kernels/sparse_attention") {
         }
   }
 
-  TEST_CASE("rows kept as bf16 are taken as they are; the fast route rounds q and the weights to bf16") {
+  TEST_CASE(
+      "rows kept as bf16 or fp8 are taken as they are; the fast route rounds q and the weights to bf16") {
     const Shape shapes[] = {{{63, 64, 65}, 7, 3, 20, 5, 40},       {{1}, 1, 64, 512, 64, 1},
                             {{200}, 3, 16, 512, 64, 130},          {{1100, 2, 65}, 3, 64, 512, 64, 1040},
                             {{200, 64, 129}, 4, 96, 512, 64, 150}, {{128, 200}, 5, 128, 512, 64, 100},
@@ -121,17 +139,18 @@ TEST_SUITE("kernels/sparse_attention") {
                             {{700, 65}, 3, 20, 512, 0, 300},       {{300}, 68, 2, 512, 0, 290},
                             {{2200}, 36, 1, 512, 64, 90}};
     for (const Shape& shape : shapes)
-      for (const bool select : {true, false}) {
+      for (const auto& [format, select] : kFormatsAndSelections) {
         Random random(7);
         AttentionCase c(random, shape);
-        const NarrowPages narrow_rows(c.latents);
+        const PagedRows cache = c.rounded(format);
         const Values want_exact = c.run(kReference, select);
         const Values q[] = {c.q_latent, c.q_rope};
         narrow(c.q_latent), narrow(c.q_rope);
         const Values want_fast = c.run(kReference, select);
-        c.cache = narrow_rows.rows();
+        c.cache = cache;
         for (const auto& variant : variants(&KernelTable::sparse_attention)) {
-          INFO(variant.name, " heads ", shape.heads, " latent ", shape.latent_dim, " select ", select);
+          INFO(variant.name, " fp8 ", format == CacheFormat::fp8, " heads ", shape.heads, " latent ",
+               shape.latent_dim, " select ", select);
           AttentionCase exact = c;
           exact.q_latent = q[0], exact.q_rope = q[1];
           CHECK(relative_error(exact.run(variant, select), want_exact) < 3e-6);
@@ -155,10 +174,14 @@ TEST_SUITE("kernels/sparse_attention") {
       }
   }
 
-  TEST_CASE("unused slots anywhere, huge scores and nothing to see, on the fast route of bf16 rows") {
+  TEST_CASE("unused slots anywhere, huge scores and nothing to see, on the fast route of rounded rows") {
     for (const auto& variant : variants(&KernelTable::sparse_attention))
-      for (const float scale : {0.04f, 200.f, 0.f}) {
-        INFO(variant.name, " scale ", scale);
+      for (const auto& [scale, format] : {std::pair{0.04f, CacheFormat::bf16},
+                                          {200.f, CacheFormat::bf16},
+                                          {0.f, CacheFormat::bf16},
+                                          {0.04f, CacheFormat::fp8},
+                                          {200.f, CacheFormat::fp8}}) {
+        INFO(variant.name, " scale ", scale, " fp8 ", format == CacheFormat::fp8);
         Random random(8);
         AttentionCase c(random, {{300, 40}, 3, 64, 512, 64, 300});
         c.scale = scale;
@@ -166,13 +189,44 @@ TEST_SUITE("kernels/sparse_attention") {
           if (i < 70 || i % 3 == 0) c.selected[i] = -1;
         std::fill_n(c.selected.begin() + 300, 300, -1);
         narrow(c.q_latent), narrow(c.q_rope);
-        const NarrowPages narrow_rows(c.latents);
+        const PagedRows cache = c.rounded(format);
         const Values want = c.run(kReference, true);
-        c.cache = narrow_rows.rows(), c.route = Route::fast;
+        c.cache = cache, c.route = Route::fast;
         const Values o = c.run(variant, true);
         CHECK(part(o, 1, 64 * 512) == Values(64 * 512, 0.f));
         CHECK(relative_error(o, want) < (scale == 200 ? 0.1 : 3e-3));
       }
+  }
+
+  TEST_CASE("latents of fp8 that are tiny, huge, and mostly below the smallest normal code") {
+    for (const auto& variant : implementations(&KernelTable::sparse_attention))
+      for (const float size : {1e-9f, 1e-6f, 1e6f, 1e30f}) {
+        INFO(variant.name, " size ", size);
+        Random random(9);
+        AttentionCase c(random, {{90}, 2, 3, 512, 64, 64});
+        for (int p = 0; p < 90; ++p)
+          for (int d = 0; d < 512; ++d) c.latents.row(0, p)[d] *= d % 128 == 5 ? size : size * 1e-5f;
+        for (float& q : c.q_latent) q *= 1 / size;
+        narrow(c.q_latent), narrow(c.q_rope);
+        const PagedRows cache = c.rounded(CacheFormat::fp8);
+        const Values want = c.run(kReference, true);
+        c.cache = cache, c.route = Route::fast;
+        CHECK(relative_error(c.run(variant, true), want) < 3e-3);
+      }
+  }
+
+  TEST_CASE("a scale that is NaN gives NaN to those who select its row, and to nobody else") {
+    for (const auto& variant : implementations(&KernelTable::sparse_attention)) {
+      INFO(variant.name);
+      Random random(9);
+      AttentionCase c(random, {{90}, 2, 3, 512, 64, 64});
+      c.cache = c.rounded(CacheFormat::fp8), c.route = Route::fast;
+      c.cache.row(0, 70).fp8().scales()[2] = NAN;
+      for (int i = 0; i < 64; ++i) c.selected[size_t(i)] = i, c.selected[size_t(64 + i)] = i + 20;
+      c.visible = {90, 90};
+      const Values o = c.run(variant, true);
+      for (size_t i = 0; i < o.size(); ++i) REQUIRE(std::isnan(o[i]) == (i >= 3 * 512));
+    }
   }
 
   TEST_CASE("every number of positions from 1 to 140") {

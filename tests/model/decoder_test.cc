@@ -100,6 +100,24 @@ TEST_SUITE("model/decoder") {
     }
   }
 
+  TEST_CASE("IDX-06 a cache of fp8: token by token, in chunks of 7 and 64 and whole") {
+    for (const char* name : {"deepseek_v32", "glm_moe_dsa"}) {
+      LoadedModel model = load(name, {.cache_format = CacheFormat::fp8}), exact = load(name);
+      const auto tokens = prompt(kPrompt, 7, std::min(model.config->vocab, 368));
+      const Truth whole = truth_of(model, tokens, {kPrompt});
+      for (int size : {1, 7, 64}) {
+        INFO(name, " in chunks of ", size);
+        std::vector<int> sizes(size_t(kPrompt / size), size);
+        if (kPrompt % size) sizes.push_back(kPrompt % size);
+        const Truth parts = truth_of(model, tokens, sizes);
+        CHECK(relative_error(parts.logits, whole.logits) < kTolerance);
+        CHECK(parts.sets == whole.sets);
+      }
+      CHECK(relative_error(whole.logits, truth_of(exact, tokens, {kPrompt}).logits) >
+            kTolerance);  // it rounds
+    }
+  }
+
   TEST_CASE("IDX-07 batched with other sessions, each equals its run alone") {
     for (const char* name : {"kimi_k31", "kimi_linear", "deepseek_v32", "glm_moe_dsa"}) {
       INFO(name);

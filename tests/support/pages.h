@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -39,6 +40,7 @@ class Pages {
   float* row(int s, int64_t p) { return rows().values<float>(s, p); }
   const Values& values() const { return values_; }
   int length(int s) const { return lengths_[s]; }
+  int num_pages() const { return int(values_.size() / stride_); }
   int sequences() const { return int(lengths_.size()); }
   // Writes `value` wherever no row lies.
   void fill_unused(float value) {
@@ -65,13 +67,9 @@ class Pages {
 class NarrowPages {
  public:
   explicit NarrowPages(Pages& pages) : rows_(pages.rows()) {
-    int num_pages = 0;
-    for (int s = 0; s < pages.sequences(); ++s)
-      for (int i = 0; i < Pages::pages_of(pages.length(s)); ++i)
-        num_pages = std::max(num_pages, rows_.block_tables[s * rows_.max_pages + i] + 1);
     rows_.page_stride = (size_t(kPageSize) * rows_.dim * sizeof(bf16) + 31) / 16 * 16;
     rows_.format = CacheFormat::bf16;
-    values_.assign(rows_.page_stride / sizeof(bf16) * num_pages, bf16{0xffff});
+    values_.assign(rows_.page_stride / sizeof(bf16) * size_t(pages.num_pages()), bf16{0xffff});
     rows_.pages = values_.data();
     for (int s = 0; s < pages.sequences(); ++s)
       for (int p = 0; p < pages.length(s); ++p)
@@ -90,6 +88,54 @@ class NarrowPages {
   PagedRows rows_;
   std::vector<bf16> values_;
 };
+// The same rows in a cache that keeps fp8, coded by arithmetic of its own; those of `pages` are rounded alike. What no row
+// fills is NaN.
+class Fp8Pages {
+ public:
+  Fp8Pages(Pages& pages, int coded) : rows_(pages.rows()) {
+    rows_.format = CacheFormat::fp8, rows_.coded = coded;
+    const int groups = (coded + 127) / 128, scales = (coded + 3) / 4 * 4, others = scales + 4 * groups,
+              row = (others + 2 * (rows_.dim - coded) + 15) / 16 * 16;
+    rows_.page_stride = size_t(kPageSize) * size_t(row) + 16;
+    bytes_.assign(rows_.page_stride * size_t(pages.num_pages()), 0xff);
+    rows_.pages = bytes_.data();
+    for (int s = 0; s < pages.sequences(); ++s)
+      for (int p = 0; p < pages.length(s); ++p) {
+        float* values = pages.row(s, p);
+        uint8_t* to = bytes_.data() +
+                      rows_.block_tables[s * rows_.max_pages + p / kPageSize] * rows_.page_stride +
+                      size_t(p % kPageSize) * size_t(row);
+        for (int g = 0; g < groups; ++g) {
+          const int begin = 128 * g, end = std::min(coded, begin + 128);
+          float largest = 1e-4f;
+          for (int d = begin; d < end; ++d) largest = std::max(largest, std::fabs(values[d]));
+          float scale = 1;
+          while (448 * scale < largest) scale *= 2;
+          while (448 * scale / 2 >= largest) scale /= 2;
+          memcpy(to + scales + 4 * g, &scale, sizeof scale);
+          for (int d = begin; d < end; ++d) {
+            to[d] = f32_to_e4m3(values[d] / scale);
+            values[d] = e4m3_to_f32(to[d]) * scale;
+          }
+        }
+        for (int d = coded; d < rows_.dim; ++d) {
+          const bf16 value = to_bf16(values[d]);
+          memcpy(to + others + 2 * (d - coded), &value, sizeof value);
+          values[d] = to_f32(value);
+        }
+      }
+  }
+  Fp8Pages(const Fp8Pages&) = delete;
+  Fp8Pages& operator=(const Fp8Pages&) = delete;
+
+  const PagedRows& rows() const { return rows_; }
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
+
+ private:
+  PagedRows rows_;
+  std::vector<uint8_t> bytes_;
+};
+
 // Rounds values to bf16 in place.
 inline void narrow(Values& values) {
   for (float& value : values) value = to_f32(to_bf16(value));

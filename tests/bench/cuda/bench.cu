@@ -610,10 +610,12 @@ PagedRows paged(Memory& memory, int sequences, int context, int dim, CacheFormat
   std::vector<int32_t> tables(size_t(sequences) * pages);
   for (size_t i = 0; i < tables.size(); ++i) tables[i] = int32_t(i);
   std::shuffle(tables.begin(), tables.end(), std::mt19937(2));
-  const size_t page = size_t(kPageSize) * dim;
-  void* rows = format == CacheFormat::bf16 ? static_cast<void*>(memory.narrow(tables.size() * page))
-                                           : memory.floats(tables.size() * page);
-  return {rows, page * cache_value_bytes(format), memory.copy(tables), pages, dim, kPageSize, format};
+  const int coded = format == CacheFormat::fp8 ? dim - 64 : 0;
+  const size_t page = size_t(kPageSize) * cache_row_bytes(format, dim, coded), bytes = tables.size() * page;
+  void* rows = format == CacheFormat::f32    ? static_cast<void*>(memory.floats(bytes / sizeof(float)))
+               : format == CacheFormat::bf16 ? static_cast<void*>(memory.narrow(bytes / sizeof(bf16)))
+                                             : memory.bytes(bytes, 0x20, 0x50);
+  return {rows, page, memory.copy(tables), pages, dim, kPageSize, format, coded};
 }
 
 // Decode steps: one token of each of `sequences`. Launches go round enough sequences that no cache holds them.
@@ -632,7 +634,7 @@ void index_scores(Bench& b, const char* name, CacheFormat format, int sequences,
                             scores + first * context, context, sequences, heads, dim, context, Route::fast},
                            b.queue);
   });
-  const double key_bytes = double(dim) * double(cache_value_bytes(format));
+  const double key_bytes = double(cache_row_bytes(format, dim, 0));
   b.report(name, s, double(sequences) * (context * (key_bytes + 4) + heads * (dim + 1) * 4), b.read, kRead);
 }
 
@@ -751,9 +753,7 @@ void sparse_attention(Bench& b, const char* name, CacheFormat format, int tokens
     b.report_rate(name, s, 2.0 * tokens * heads * rows * (dim + latent), b.bf16_rate,
                   "bf16 rate of cuBLASLt");
   else
-    b.report(name, s,
-             double(tokens) *
-                 (rows * double(dim) * double(cache_value_bytes(format)) + heads * (dim + latent) * 4.0),
+    b.report(name, s, double(tokens) * (rows * double(latents.row_bytes()) + heads * (dim + latent) * 4.0),
              b.read, kRead);
 }
 
@@ -850,7 +850,7 @@ int main(int argc, char** argv) {
     gqa_prefill(b, "gqa prefill, 64/8 heads x 64, 8192 tokens, window 128", 8192, 64, 8, 64, 128);
   }
   if (wanted("sparse")) {
-    const CacheFormat f32 = CacheFormat::f32, bf16 = CacheFormat::bf16;
+    const CacheFormat f32 = CacheFormat::f32, bf16 = CacheFormat::bf16, fp8 = CacheFormat::fp8;
     sparse_attention(b, "sparse decode bf16, 64 heads, batch 64, top 2048", bf16, 64, 64, 8192, 2048);
     sparse_attention(b, "sparse decode bf16, 64 heads, batch 1, top 2048", bf16, 1, 64, 8192, 2048);
     sparse_attention(b, "sparse decode bf16, 16 heads, batch 32, top 2048", bf16, 32, 16, 8192, 2048);
@@ -858,10 +858,16 @@ int main(int argc, char** argv) {
     sparse_attention(b, "latent decode bf16, 32 heads, batch 1, all of 2048", bf16, 1, 32, 2048, 0);
     sparse_attention(b, "latent decode bf16, 32 heads, batch 8, all of 2048", bf16, 8, 32, 2048, 0);
     sparse_attention(b, "latent decode bf16, 32 heads, batch 1, all of 131072", bf16, 1, 32, 131072, 0);
+    sparse_attention(b, "sparse decode fp8, 64 heads, batch 64, top 2048", fp8, 64, 64, 8192, 2048);
+    sparse_attention(b, "sparse decode fp8, 64 heads, batch 1, top 2048", fp8, 1, 64, 8192, 2048);
+    sparse_attention(b, "sparse decode fp8, 16 heads, batch 32, top 2048", fp8, 32, 16, 8192, 2048);
+    sparse_attention(b, "sparse decode fp8, 128 heads, batch 32, top 2048", fp8, 32, 128, 8192, 2048);
+    sparse_attention(b, "latent decode fp8, 32 heads, batch 1, all of 131072", fp8, 1, 32, 131072, 0);
     sparse_attention(b, "sparse decode f32, 64 heads, batch 64, top 2048", f32, 64, 64, 8192, 2048);
     sparse_attention(b, "sparse decode f32, 64 heads, batch 1, top 2048", f32, 1, 64, 8192, 2048);
     sparse_attention(b, "sparse prefill bf16, 64 heads, 2048 x 2048", bf16, 2048, 64, 65536, 2048, true);
     sparse_attention(b, "sparse prefill bf16, 128 heads, 2048 x 2048", bf16, 2048, 128, 65536, 2048, true);
+    sparse_attention(b, "sparse prefill fp8, 64 heads, 2048 x 2048", fp8, 2048, 64, 65536, 2048, true);
   }
   if (wanted("index")) {
     const CacheFormat f32 = CacheFormat::f32, bf16 = CacheFormat::bf16;
