@@ -153,6 +153,14 @@ class Tier(Open):
     DISK = _c.DSA_TIER_DISK
 
 
+class KvFormat(Open):
+    """How a cache keeps its values: see `dsa_sdk.h`."""
+
+    MODEL = _c.DSA_KV_MODEL
+    BF16 = _c.DSA_KV_BF16
+    FP8 = _c.DSA_KV_FP8
+
+
 class Bound(Open):
     """What limited a run."""
 

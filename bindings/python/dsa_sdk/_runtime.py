@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from . import _c, _wake
 from ._callbacks import Blocking, OnProgress, unsigned
-from ._constants import Bound, ModelState, Status
+from ._constants import Bound, KvFormat, ModelState, Status
 from ._library import Handle, Owner, address, check, encoded, library, text_of, view_of
 from ._prompt import token_array
 from ._run import SLICE_MS
@@ -144,6 +144,7 @@ class Package(Owner):
         leave_device_bytes: int = 0,
         host_bytes: int = 0,
         leave_host_bytes: int = 0,
+        kv_format: KvFormat = KvFormat.MODEL,
     ) -> Plan:
         """What loading would cost on this machine as it is now. Zero: the longest context, one session, what is free.
 
@@ -155,6 +156,7 @@ class Package(Owner):
             _c.dsa_plan_request(
                 context_tokens=unsigned("context_tokens", context_tokens),
                 sessions=unsigned("sessions", sessions),
+                kv_format=kv_format,
             ),
             _c.dsa_budget(
                 device_bytes=unsigned("device_bytes", device_bytes, 64),

@@ -38,6 +38,15 @@ class Plans(unittest.TestCase):
             self.assertRaises(dsa.ArgumentError, package.plan, context_tokens=-1)
             self.assertRaises(dsa.LimitExceeded, package.plan, context_tokens=1 << 30)
 
+    def test_a_plan_says_how_the_cache_is_kept(self):
+        with runtime().open(MODEL) as package:
+            kept = {}
+            for kv_format in (dsa.KvFormat.MODEL, dsa.KvFormat.BF16, dsa.KvFormat.FP8):
+                with package.plan(device="cpu", context_tokens=512, kv_format=kv_format) as plan:
+                    kept[kv_format] = plan.explain()["state"]["kv_bytes_per_token"]
+            self.assertEqual(2 * kept[dsa.KvFormat.BF16], kept[dsa.KvFormat.MODEL])
+            self.assertLess(kept[dsa.KvFormat.FP8], kept[dsa.KvFormat.BF16])
+
     def test_the_device_that_is_named_is_taken_or_refused(self):
         with runtime().open(MODEL) as package:
             with package.plan(device="cpu:0", context_tokens=512) as plan:

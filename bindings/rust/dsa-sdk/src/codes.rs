@@ -153,6 +153,15 @@ codes! {
 }
 
 codes! {
+    /// How a cache keeps its values: see `dsa_sdk.h`.
+    KvFormat {
+        Model = DSA_KV_MODEL,
+        Bf16 = DSA_KV_BF16,
+        Fp8 = DSA_KV_FP8,
+    }
+}
+
+codes! {
     /// What limited a run.
     Bound {
         None = DSA_BOUND_NONE,

@@ -13,8 +13,8 @@ mod session;
 mod values;
 
 pub use codes::{
-    Bound, Channel, Effort, ErrorKind, Finish, Fix, LogLevel, ModelState, Notice, Overflow, Priority, Role,
-    SessionState, Stage, Stop,
+    Bound, Channel, Effort, ErrorKind, Finish, Fix, KvFormat, LogLevel, ModelState, Notice, Overflow, Priority,
+    Role, SessionState, Stage, Stop,
 };
 pub use error::Error;
 pub use image::{Image, ImageOptions, Operation, PixelFormat, Pixels};

@@ -1,6 +1,6 @@
 //! Runtime, package and model: from a folder to loaded weights.
 
-use crate::codes::{Bound, ErrorKind, Fix, LogLevel, ModelState};
+use crate::codes::{Bound, ErrorKind, Fix, KvFormat, LogLevel, ModelState};
 use crate::error::Error;
 use crate::raw::{self, text_of, OnProgress, Ref};
 use crate::session::SessionBuilder;
@@ -178,6 +178,7 @@ impl Package {
             leave_device_bytes: 0,
             host_bytes: 0,
             leave_host_bytes: 0,
+            kv_format: KvFormat::Model,
         }
     }
 
@@ -201,6 +202,7 @@ pub struct PlanBuilder<'a> {
     leave_device_bytes: u64,
     host_bytes: u64,
     leave_host_bytes: u64,
+    kv_format: KvFormat,
 }
 
 impl PlanBuilder<'_> {
@@ -253,6 +255,13 @@ impl PlanBuilder<'_> {
         self
     }
 
+    /// How the cache keeps its values.
+    #[must_use]
+    pub fn kv_format(mut self, format: KvFormat) -> Self {
+        self.kv_format = format;
+        self
+    }
+
     pub fn build(self) -> Result<Plan, Error> {
         let mut budget = sys::dsa_budget::init();
         budget.device_bytes = self.device_bytes;
@@ -263,6 +272,7 @@ impl PlanBuilder<'_> {
         request.budget = &budget;
         request.context_tokens = self.context_tokens;
         request.sessions = self.sessions;
+        request.kv_format = self.kv_format.code();
         Ok(Plan { raw: raw::Plan::new(&self.package.raw, self.device.as_deref(), request)? })
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{endless, is_text, model_folder, question, shared, FRANCE};
 use dsa_sdk::{
-    CancelToken, Channel, Error, ErrorKind, Event, Finish, Image, Model, Operation, OwnedRun, Package,
+    CancelToken, Channel, Error, ErrorKind, Event, Finish, Image, KvFormat, Model, Operation, OwnedRun, Package,
     Prompt, Run, RunOptions, Runtime, Session, SessionState,
 };
 use std::any::Any;
@@ -69,6 +69,10 @@ fn a_model_is_loaded_as_planned() {
     assert!(!short.summary().unwrap().feasible);
     let failure = package.loader().plan(&short).load().err().unwrap();
     assert_eq!((failure.kind(), failure.available()), (ErrorKind::OverBudget, 4096));
+
+    let kept = |format| package.plan().device("cpu").kv_format(format).build().unwrap().explain().unwrap();
+    assert!(kept(KvFormat::Fp8).contains("FP8"));
+    assert_ne!(kept(KvFormat::Bf16), kept(KvFormat::Model));
 
     let named = package.plan().device("cpu:0").context_tokens(512).build().unwrap();
     assert_eq!(named.summary().unwrap().device_bytes, 0);
