@@ -22,7 +22,8 @@ import tempfile
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 FIXTURE = pathlib.Path(__file__).resolve().parent.parent / "golden" / "glm_moe_dsa" / "model"
 LEVELS = [fractions.Fraction(v) for v in ("0", "1/2", "1", "3/2", "2", "3", "4", "6")]
-MEMORY_MAX = 40 << 20  # buffers of 16 MiB, the program, its libraries and threads
+SANITIZED = "--sanitized" in sys.argv[2:]
+MEMORY_MAX = 40 << 20  # buffers of 16 MiB, the program, its libraries and threads; not what a sanitizer keeps beside them
 
 failures = 0
 
@@ -146,7 +147,8 @@ def test_memory(work, source):
         peak = max([peak] + [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM:")])
     process.stdout.close()
     check("it converts files of 130 MiB", process.wait() == 0)
-    check(f"in at most {MEMORY_MAX >> 20} MiB of memory", 0 < peak < MEMORY_MAX, f"{peak >> 20} MiB")
+    if not SANITIZED:
+        check(f"in at most {MEMORY_MAX >> 20} MiB of memory", 0 < peak < MEMORY_MAX, f"{peak >> 20} MiB")
     print(f"        peak {peak / (1 << 20):.1f} MiB")
 
 

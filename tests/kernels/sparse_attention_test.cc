@@ -6,6 +6,7 @@
 
 #include "tests/support/pages.h"
 #include "tests/support/queues.h"
+#include "tests/support/small_stack.h"
 #include "tests/support/values.h"
 
 using namespace dsa;
@@ -212,6 +213,19 @@ TEST_SUITE("kernels/sparse_attention") {
         const Values want = c.run(kReference, true);
         c.cache = cache, c.route = Route::fast;
         CHECK(relative_error(c.run(variant, true), want) < 3e-3);
+      }
+  }
+
+  TEST_CASE("rows of fp8 of any width, on a small stack") {
+    for (const auto& variant : variants(&KernelTable::sparse_attention))
+      for (const int latent : {512, 900, 1024}) {
+        INFO(variant.name, " latent ", latent);
+        Random random(10);
+        AttentionCase c(random, {{90}, 2, 5, latent, 64, 64});
+        const PagedRows cache = c.rounded(CacheFormat::fp8);
+        const Values want = c.run(kReference, true);
+        c.cache = cache;
+        on_small_stack([&] { CHECK(relative_error(c.run(variant, true), want) < 3e-6); });
       }
   }
 

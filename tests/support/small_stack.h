@@ -9,6 +9,13 @@
 
 namespace dsa::test {
 
+// What a thread sanitizer keeps on the stack of a thread comes on top.
+#if defined(__SANITIZE_THREAD__)
+constexpr size_t kSanitizerStack = size_t(1) << 20;
+#else
+constexpr size_t kSanitizerStack = 0;
+#endif
+
 inline void on_small_stack(const std::function<void()>& f, size_t bytes = size_t(512) << 10) {
   struct Call {
     const std::function<void()>& f;
@@ -25,7 +32,7 @@ inline void on_small_stack(const std::function<void()>& f, size_t bytes = size_t
   };
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, bytes);
+  pthread_attr_setstacksize(&attributes, bytes + kSanitizerStack);
   pthread_t thread;
   const int failed = pthread_create(&thread, &attributes, run, &call);
   pthread_attr_destroy(&attributes);
