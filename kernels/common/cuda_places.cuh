@@ -42,6 +42,12 @@ __device__ inline uint32_t load_byte(SharedPlace place) {
   return v;
 }
 
+// A value that the compiler does not know: a constant that is to stay in a register.
+__device__ inline uint32_t hidden(uint32_t value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // Brings what lies there nearer.
 __device__ inline void prefetch(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
@@ -51,6 +57,10 @@ __device__ inline void prefetch(const void* global) {
 __device__ inline void copy_async_to(SharedPlace place, const void* global, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(global), "r"(exists ? 16 : 0)
                : "memory");
+}
+// The same of 8 bytes that exist.
+__device__ inline void copy_async_8_to(SharedPlace place, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(place), "l"(global) : "memory");
 }
 
 // d = a b + c of bytes with a sign: 16 x 32 times 32 x 8, sums of 32 bits. Of a, lane 4 g + q holds columns 4 q .. 4 q + 3 of

@@ -21,6 +21,41 @@ int64_t blocks_at_once(const CudaDevice& device, size_t shared_bytes) {
 // Twice the eight magnitudes: 0, 1, 2, 3, 4, 6, 8, 12.
 constexpr uint32_t kLowTwice = 0x03020100, kHighTwice = 0x0c080604;
 
+// Twice the weights of 16 outputs, a block of each lane, as mma_s8 takes them: what is above zero and what is below, zero
+// elsewhere. `low` is kLowTwice.
+struct WeightBytes {
+  uint32_t above[4][4], below[4][4];
+
+  __device__ WeightBytes(const uint4 (&vectors)[2], uint32_t low) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4& v = vectors[half];
+        const uint32_t word = i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w, turned = word ^ 0x88888888u;
+        above[i][half] = select_bytes(low, kHighTwice, word);
+        above[i][2 + half] = select_bytes(low, kHighTwice, word >> 16);
+        below[i][half] = select_bytes(low, kHighTwice, turned);
+        below[i][2 + half] = select_bytes(low, kHighTwice, turned >> 16);
+      }
+  }
+};
+// The sums of the blocks of a lane, which has output lane / 4 and the one 8 behind it: those with upper bytes and lower ones.
+struct BlockSums {
+  int more[4] = {}, less[4] = {};
+
+  __device__ void add(const WeightBytes& w, int i, uint32_t b0, uint32_t b1) {
+    mma_s8(more, w.above[i], b0, b1, more);
+    mma_s8(less, w.below[i], b0, b1, less);
+  }
+  __device__ float of(int half) const {
+    return float((more[2 * half] - less[2 * half]) * 256 + (more[2 * half + 1] - less[2 * half + 1]));
+  }
+};
+__device__ inline float block_scale(uint32_t code) {
+  return code == 255 ? NAN : bits_to_f32(max(2 * code, 1u) << 22);  // 2^-127 is not normal
+}
+
 template <int kRows>
 class Mxfp4Product {
  public:
@@ -92,7 +127,7 @@ class Mxfp4Product {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int run = 0; run < 2; ++run) scale[half][run] = scale_of(codes_next_[half][run]);
+      for (int run = 0; run < 2; ++run) scale[half][run] = block_scale(codes_next_[half][run]);
     after();
     const SharedPlace slot = next_slot();
     const int group = lane() / 4, quad = lane() % 4;
@@ -103,36 +138,21 @@ class Mxfp4Product {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         vectors[half] = load_vector(slot + place_in_slot<Weights>(8 * half + group, 4 * run + quad));
-      uint32_t above[4][4], below[4][4];  // zero; as in mma_s8
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const uint4& v = vectors[half];
-          const uint32_t word = i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w, turned = word ^ 0x88888888u;
-          above[i][half] = select_bytes(kLowTwice, kHighTwice, word);
-          above[i][2 + half] = select_bytes(kLowTwice, kHighTwice, word >> 16);
-          below[i][half] = select_bytes(kLowTwice, kHighTwice, turned);
-          below[i][2 + half] = select_bytes(kLowTwice, kHighTwice, turned >> 16);
-        }
+      const WeightBytes weights(vectors, kLowTwice);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (kRows > 1 && r >= rows_) break;
         const SharedPlace at = kept_ + r * int(kept_bytes(in_dim_)) + stretch * (2 * kMxfp4Stretch) +
                                (4 * run + quad) * 64 + group % 2 * 32;
-        int more[4] = {}, less[4] = {};
+        BlockSums sums;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           load_vector_if(group / 2 == quad, at + 16 * i, column_);
-          mma_s8(more, above[2 * i], column_.x, column_.y, more);
-          mma_s8(less, below[2 * i], column_.x, column_.y, less);
-          mma_s8(more, above[2 * i + 1], column_.z, column_.w, more);
-          mma_s8(less, below[2 * i + 1], column_.z, column_.w, less);
+          sums.add(weights, 2 * i, column_.x, column_.y);
+          sums.add(weights, 2 * i + 1, column_.z, column_.w);
         }
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-          sum[r][half] += scale[half][run] * float((more[2 * half] - less[2 * half]) * 256 +
-                                                   (more[2 * half + 1] - less[2 * half + 1]));
+        for (int half = 0; half < 2; ++half) sum[r][half] += scale[half][run] * sums.of(half);
       }
     }
 #pragma unroll
@@ -161,9 +181,6 @@ class Mxfp4Product {
 
  private:
   __device__ static int lane() { return int(threadIdx.x) % kWarp; }
-  __device__ static float scale_of(uint32_t code) {
-    return code == 255 ? NAN : bits_to_f32(max(code << 23, 0x00400000u));
-  }
 
   const int in_dim_, rows_;
   const uint8_t* codes_ahead_[2] = {};  // of both rows of this lane, from its first block on

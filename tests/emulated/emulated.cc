@@ -49,7 +49,7 @@ struct Copy {
   void* to;
   const void* from;
   bool exists;
-  int group;
+  int bytes, group;
 };
 
 #if defined(__x86_64__)
@@ -205,14 +205,14 @@ bool any_of_block(bool value) {
   return any;
 }
 
-void copy_later(void* to, const void* from, bool exists) {
-  current->copies.push_back({to, from, exists, current->copy_group});
+void copy_later(void* to, const void* from, bool exists, int bytes) {
+  current->copies.push_back({to, from, exists, bytes, current->copy_group});
 }
 void commit_copies() { ++current->copy_group; }
 void wait_for_copies(int left) {
   std::erase_if(current->copies, [&](const Copy& copy) {
     if (copy.group >= current->copy_group - left) return false;
-    copy.exists ? memcpy(copy.to, copy.from, 16) : memset(copy.to, 0, 16);
+    copy.exists ? memcpy(copy.to, copy.from, size_t(copy.bytes)) : memset(copy.to, 0, size_t(copy.bytes));
     return true;
   });
 }

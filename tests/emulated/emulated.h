@@ -49,7 +49,7 @@ void wait_for_block();
 bool any_of_block(bool value);
 
 // Copies that are on their way: they are made when the thread waits for them.
-void copy_later(void* to, const void* from, bool exists);
+void copy_later(void* to, const void* from, bool exists, int bytes = 16);
 void commit_copies();
 void wait_for_copies(int left);
 

@@ -97,8 +97,9 @@ struct ExpertsCase {
 struct Shape {
   int tokens, experts, top_k, width, dim;
 };
-constexpr Shape kShapes[] = {
-    {1, 1, 1, 32, 32}, {1, 9, 8, 256, 160}, {3, 6, 2, 96, 64}, {8, 12, 3, 544, 96}, {2, 4, 4, 2112, 1056}};
+constexpr Shape kShapes[] = {{1, 1, 1, 32, 32},   {1, 9, 8, 256, 160},   {3, 6, 2, 96, 64},
+                             {8, 12, 3, 544, 96}, {2, 4, 4, 2112, 1056}, {1, 9, 8, 768, 512},
+                             {2, 5, 3, 2304, 256}};
 
 }  // namespace
 
@@ -119,10 +120,12 @@ TEST_SUITE("kernels/expert_up") {
   }
   TEST_CASE("a token alone equals the same one among others, bit for bit") {
     for (const auto& variant : implementations(&KernelTable::expert_up)) {
-      const ExpertsCase c(5, 7, 3, 288, 80);
-      const auto all = c.run_up(variant.run, Route::fast);
-      for (int t = 0; t < 5; ++t)
-        CHECK(same_bits(c.run_up(variant.run, Route::fast, t, 1).up, part(all.up, t, size_t(3) * 80)));
+      for (const auto& [width, dim] : {std::pair{288, 80}, {512, 256}}) {
+        const ExpertsCase c(5, 7, 3, width, dim);
+        const auto all = c.run_up(variant.run, Route::fast);
+        for (int t = 0; t < 5; ++t)
+          CHECK(same_bits(c.run_up(variant.run, Route::fast, t, 1).up, part(all.up, t, size_t(3) * dim)));
+      }
     }
   }
 }
@@ -149,10 +152,12 @@ TEST_SUITE("kernels/expert_down") {
   }
   TEST_CASE("a token alone equals the same one among others, bit for bit") {
     for (const auto& variant : implementations(&KernelTable::expert_down)) {
-      const ExpertsCase c(5, 7, 3, 288, 96);
-      const auto all = c.run_down(variant.run, Route::fast, true);
-      for (int t = 0; t < 5; ++t)
-        CHECK(same_bits(c.run_down(variant.run, Route::fast, true, t, 1), part(all, t, 288)));
+      for (const auto& [width, dim] : {std::pair{288, 96}, {512, 256}}) {
+        const ExpertsCase c(5, 7, 3, width, dim);
+        const auto all = c.run_down(variant.run, Route::fast, true);
+        for (int t = 0; t < 5; ++t)
+          CHECK(same_bits(c.run_down(variant.run, Route::fast, true, t, 1), part(all, t, size_t(width))));
+      }
     }
   }
 }

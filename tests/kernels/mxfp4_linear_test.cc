@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -34,6 +35,8 @@ struct Mxfp4Case {
   int in_dim, out_dim;
   Values x;
   std::vector<uint8_t> blocks, scales;
+  size_t scales_begin = 0;
+  int rows_max = 0;
 
   Mxfp4Case(std::vector<int> group_rows, int in, int out)
       : rows(std::move(group_rows)), in_dim(in), out_dim(out) {
@@ -57,13 +60,13 @@ struct Mxfp4Case {
     std::vector<Mxfp4LinearGroup> groups;
     int row = 0;
     for (size_t g = 0; g < rows.size(); row += rows[g++])
-      groups.push_back({blocks.data() + g * matrix() / 2, scales.data() + g * matrix() / 32, row, rows[g],
-                        y.data() + size_t(row) * y_stride()});
+      groups.push_back({blocks.data() + g * matrix() / 2, scales.data() + scales_begin + g * matrix() / 32,
+                        row, rows[g], y.data() + size_t(row) * y_stride()});
     std::vector<Line> workspace(mxfp4_linear_workspace_bytes(total(), in_dim) / 64 + 1);
     memset(static_cast<void*>(workspace.data()), 0xff, workspace.size() * 64);
     ThreadPool queue(3);
     kernel({x.data(), groups.data(), int(groups.size()), route == Route::fast ? workspace.data() : nullptr,
-            int64_t(x_stride()), int64_t(y_stride()), total(), in_dim, out_dim, route},
+            int64_t(x_stride()), int64_t(y_stride()), total(), in_dim, out_dim, route, rows_max},
            queue);
     return y;
   }
@@ -90,10 +93,11 @@ struct Mxfp4Case {
 struct Shape {
   int rows, in_dim, out_dim;
 };
-constexpr Shape kShapes[] = {{1, 32, 1},   {1, 64, 2},    {1, 96, 3},     {1, 4096, 4}, {1, 544, 5},
-                             {1, 1024, 6}, {1, 160, 7},   {1, 2080, 8},   {1, 3584, 9}, {2, 96, 33},
-                             {3, 224, 35}, {4, 4096, 9},  {5, 32, 1},     {6, 64, 9},   {7, 96, 31},
-                             {8, 4096, 3}, {13, 512, 70}, {17, 2144, 33}, {49, 160, 5}, {200, 96, 34}};
+constexpr Shape kShapes[] = {{1, 32, 1},   {1, 64, 2},    {1, 96, 3},     {1, 4096, 4},  {1, 544, 5},
+                             {1, 1024, 6}, {1, 160, 7},   {1, 2080, 8},   {1, 3584, 9},  {2, 96, 33},
+                             {3, 224, 35}, {4, 4096, 9},  {5, 32, 1},     {6, 64, 9},    {7, 96, 31},
+                             {8, 4096, 3}, {13, 512, 70}, {17, 2144, 33}, {49, 160, 5},  {200, 96, 34},
+                             {1, 256, 16}, {1, 768, 48},  {1, 2304, 64},  {1, 7168, 16}, {9, 2048, 32}};
 
 }  // namespace
 
@@ -169,19 +173,22 @@ TEST_SUITE("kernels/mxfp4_linear") {
     for (const auto& variant : implementations(&KernelTable::mxfp4_linear))
       for (const int rows : {1, 7}) {
         INFO(variant.name, " rows ", rows);
-        Mxfp4Case c({rows}, 96, 3);
-        c.scales[1] = 255;  // output 0
-        for (int b = 3; b < 6; ++b) c.scales[size_t(b)] = 0;
-        for (int r = 0; r < rows; ++r)
-          for (int i = 0; i < 96; ++i) c.at(r, i) *= 0x1p100f;
-        const Values y = c.run(variant.run, Route::fast),
-                     want = c.rounded(variant.name).run(ref::mxfp4_linear, Route::exact);
-        for (int r = 0; r < rows; ++r) {
-          const size_t at = size_t(r) * c.y_stride();
-          CHECK(std::isnan(y[at]));
-          CHECK(y[at + 1] != 0);
-          CHECK(std::abs(y[at + 1] - want[at + 1]) <= 1e-5f * std::abs(want[at + 1]) + 1e-12f);
-          CHECK(std::isfinite(y[at + 2]));
+        for (const auto& [in_dim, out_dim] : {std::pair{96, 3}, {256, 16}}) {
+          Mxfp4Case c({rows}, in_dim, out_dim);
+          const int blocks = in_dim / 32;
+          c.scales[1] = 255;  // output 0
+          for (int b = 0; b < blocks; ++b) c.scales[size_t(blocks + b)] = 0;
+          for (int r = 0; r < rows; ++r)
+            for (int i = 0; i < in_dim; ++i) c.at(r, i) *= 0x1p100f;
+          const Values y = c.run(variant.run, Route::fast),
+                       want = c.rounded(variant.name).run(ref::mxfp4_linear, Route::exact);
+          for (int r = 0; r < rows; ++r) {
+            const size_t at = size_t(r) * c.y_stride();
+            CHECK(std::isnan(y[at]));
+            CHECK(y[at + 1] != 0);
+            CHECK(std::abs(y[at + 1] - want[at + 1]) <= 1e-5f * std::abs(want[at + 1]) + 1e-12f);
+            CHECK(std::isfinite(y[at + 2]));
+          }
         }
       }
   }
@@ -272,9 +279,13 @@ TEST_SUITE("kernels/mxfp4_linear") {
       for (const Route route : kRoutes)
         for (const auto& variant : variants(&KernelTable::mxfp4_linear)) {
           INFO(variant.name, " ", name(route), ", ", rows.size(), " groups, the first of ", rows[0]);
-          const Mxfp4Case c(rows, 160, 37);
-          const Mxfp4Case seen = route == Route::exact ? c : c.rounded(variant.name);
-          CHECK(relative_error(c.run(variant.run, route), seen.run(ref::mxfp4_linear, Route::exact)) < 1e-5);
+          for (const auto& [in_dim, out_dim] : {std::pair{160, 37}, {512, 16}}) {
+            Mxfp4Case c(rows, in_dim, out_dim);
+            c.rows_max = *std::max_element(rows.begin(), rows.end());
+            const Mxfp4Case seen = route == Route::exact ? c : c.rounded(variant.name);
+            CHECK(relative_error(c.run(variant.run, route), seen.run(ref::mxfp4_linear, Route::exact)) <
+                  1e-5);
+          }
         }
   }
 
@@ -299,12 +310,24 @@ TEST_SUITE("kernels/mxfp4_linear") {
       }
   }
 
+  TEST_CASE("scales may lie at any address, with the same bits") {
+    for (const auto& variant : implementations(&KernelTable::mxfp4_linear))
+      for (const int rows : {1, 2}) {
+        INFO(variant.name, " rows ", rows);
+        Mxfp4Case c({rows}, 2304, 32);
+        const Values want = c.run(variant.run, Route::fast);
+        c.scales.insert(c.scales.begin(), 3, uint8_t(255));
+        c.scales_begin = 3;
+        CHECK(same_bits(c.run(variant.run, Route::fast), want));
+      }
+  }
+
   TEST_CASE("a row alone equals the same row among others, bit for bit") {
     for (const Route route : kRoutes)
       for (const auto& variant : variants(&KernelTable::mxfp4_linear))
-        for (const int in_dim : {96, 640, 2208}) {
+        for (const auto& [in_dim, out_dim] : {std::pair{96, 37}, {640, 37}, {2208, 37}, {2816, 32}}) {
           INFO(variant.name, " ", name(route), " in_dim ", in_dim);
-          Mxfp4Case c({17}, in_dim, 37);
+          Mxfp4Case c({17}, in_dim, out_dim);
           for (int r = 0; r < 17; ++r)  // rows of very different size
             for (int i = 0; i < in_dim; ++i) c.at(r, i) *= std::ldexp(1.f, r - 8);
           Values alone;

@@ -20,10 +20,16 @@ inline void load_vector_if(bool exists, SharedPlace place, uint4& v) {
 inline uint32_t load_word(SharedPlace place) { return load_value<uint32_t>(place); }
 inline uint32_t load_half(SharedPlace place) { return load_value<uint16_t>(place); }
 
+inline uint32_t load_byte(SharedPlace place) { return load_value<uint8_t>(place); }
+
+inline uint32_t hidden(uint32_t value) { return value; }
 inline void prefetch(const void*) {}
 
 inline void copy_async_to(SharedPlace place, const void* global, bool exists) {
   copy_async(place, global, exists);
+}
+inline void copy_async_8_to(SharedPlace place, const void* global) {
+  emulated::copy_later(place, global, true, 8);
 }
 
 inline void mma_s8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const int (&c)[4]) {
