@@ -50,6 +50,12 @@ template <class Product>
 __host__ __device__ size_t few_rows_bytes(int rows, int in_dim) {
   return few_rows_bytes<Product>(rows, rows, in_dim, parts_of<typename Product::Weights>(in_dim));
 }
+// Blocks of a multiprocessor that are there at once.
+template <class Product>
+int few_rows_blocks(size_t shared_bytes, size_t shared_bytes_max) {
+  const size_t reserved = 1024, fit = (shared_bytes_max + reserved) / (shared_bytes + reserved);
+  return int(fit < Product::kBlocks ? fit : Product::kBlocks);
+}
 // The rows that fit beside the rest; 0: none.
 template <class Product>
 int few_rows_at_once(int rows, int in_dim, size_t shared_bytes_max) {
@@ -133,15 +139,22 @@ class PieceProduct {
   static constexpr int kMost = 1;
   static constexpr int kSlots = 4, kSlotInputs = kSlotRowBytes * 8 / W::kBits;
 
+  // Half a line more than the inputs: eight lanes that read two rows meet no bank twice.
   static __host__ __device__ size_t kept_bytes(int in_dim) {
-    return size_t(stretches_of<W>(in_dim)) * W::kStretch * sizeof(bf16) * kPiecesX;
+    static_assert(kPiecesX % 2 == 1);
+    return size_t(stretches_of<W>(in_dim)) * W::kStretch * sizeof(bf16) * kPiecesX + 64;
   }
   // Inputs 8 octet .. 8 octet + 7 of a row.
   static __device__ void keep_octet(uint4* kept, int, int octet, const float (&value)[8]) {
     uint32_t pairs[4][kPiecesX];
+    float zero = 0;  // NaN if a value is not finite
 #pragma unroll
-    for (int pair = 0; pair < 4; ++pair)
-      cut(value[W::kApart ? pair : 2 * pair], value[W::kApart ? pair + 4 : 2 * pair + 1], pairs[pair]);
+    for (int i = 0; i < 8; ++i) zero = fmaf(value[i], 0.f, zero);
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      const float low = value[W::kApart ? pair : 2 * pair], high = value[W::kApart ? pair + 4 : 2 * pair + 1];
+      zero == 0 ? cut_finite(low, high, pairs[pair]) : cut(low, high, pairs[pair]);
+    }
     const int run = octet / (4 * kOctets) * kOctets * 4, of_run = octet % kOctets,
               of_quad = octet / kOctets % 4;
 #pragma unroll
@@ -176,6 +189,11 @@ class PieceProduct {
             lane() % 4 * kPiecesX * int(sizeof(uint4));
 #pragma unroll
     for (int i = 0; i < 4; ++i) total_[i] = 0;
+  }
+  // The sums so far of weights that are never NaN, and how to go on from there after clear().
+  __device__ float4 sums() const { return {total_[0], total_[1], total_[2], total_[3]}; }
+  __device__ void resume(const float4& sums) {
+    total_[0] = sums.x, total_[1] = sums.y, total_[2] = sums.z, total_[3] = sums.w;
   }
   __device__ void begin(const Tile&) { nan_[0] = nan_[1] = false; }
 
@@ -241,6 +259,16 @@ class PieceProduct {
   static constexpr int kRuns = W::kStretch / (4 * W::kRun), kOctets = W::kRun / 8,
                        kRunsOfSlot = kSlotInputs / (4 * W::kRun);
   __device__ static int lane() { return int(threadIdx.x) % kWarp; }
+
+  // As cut.
+  __device__ static void cut_finite(float low, float high, uint32_t (&pieces)[kPiecesX]) {
+#pragma unroll
+    for (int i = 0; i < kPiecesX; ++i) {
+      const uint32_t first = f32_to_bits(low), second = f32_to_bits(high);
+      pieces[i] = first >> 16 | (second & 0xffff0000u);
+      low -= bits_to_f32(first & 0xffff0000u), high -= bits_to_f32(second & 0xffff0000u);
+    }
+  }
 
   __device__ static void read(SharedPlace slot, int run, int half, uint4 (&vectors)[W::kVectors]) {
     const int row = 8 * half + lane() / 4, quad = lane() % 4;

@@ -5,6 +5,7 @@
 #include "kernels/common/few_rows.cuh"
 #include "kernels/common/rounded.cuh"
 #include "kernels/linear/linear.h"
+#include "kernels/linears/wide_linears.h"
 
 namespace dsa {
 namespace {
@@ -21,7 +22,7 @@ __global__ void __launch_bounds__(kProductWarps* kWarp)
                               int(blockIdx.y), int(gridDim.y));
 }
 
-// Grid: two blocks a multiprocessor, or as many as there are tiles. Reads the weights once.
+// Grid: as many blocks as the device holds at once, or as there are tiles. Reads the weights once.
 template <class Weights>
 __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
     linear_few_rows_kernel(const __grid_constant__ LinearArgs a, const __grid_constant__ Weights w) {
@@ -47,7 +48,8 @@ void product(const LinearArgs& a, const Weights& w, Queue& queue) {
   const size_t shared = few_rows_bytes<PieceProduct<Weights, 3>>(a.rows, a.in_dim);
   if (few && a.in_dim % 8 == 0 && w.aligned(a.in_dim) && shared <= device.shared_bytes_max) {
     const int64_t rounds = ceil_div(ceil_div(a.out_dim, 16), kProductWarps / parts_of<Weights>(a.in_dim));
-    return launch(queue, unsigned(std::min<int64_t>(rounds, 2 * device.multiprocessors)),
+    const int fit = few_rows_blocks<PieceProduct<Weights, 3>>(shared, device.shared_bytes_max);
+    return launch(queue, unsigned(std::min<int64_t>(rounds, fit * device.multiprocessors)),
                   kProductWarps * kWarp, shared, linear_few_rows_kernel<Weights>, a, w);
   }
   const dim3 grid(unsigned(ceil_div(a.out_dim, 16)),
@@ -57,6 +59,10 @@ void product(const LinearArgs& a, const Weights& w, Queue& queue) {
 }
 
 void own_product(const LinearArgs& a, Queue& queue) {
+  LinearsArgs one = {};
+  one.products[0] = {a.x, a.weight, a.weight_type, a.y, a.x_stride, a.y_stride, a.in_dim, a.out_dim};
+  one.num_products = 1, one.rows = a.rows;
+  if (wide_linears(one, queue)) return;
   if (a.weight_type == DType::bf16)
     product(a, Bf16Weights{static_cast<const bf16*>(a.weight), a.in_dim}, queue);
   else if (a.weight_type == DType::f8_e4m3)

@@ -4,25 +4,12 @@
 #include "kernels/activation/activated_rows.cuh"
 #include "kernels/add/add.h"
 #include "kernels/linear/linear.h"
-#include "kernels/linears/linears.h"
+#include "kernels/linears/lists.cuh"
+#include "kernels/linears/wide_linears.h"
 #include "kernels/rms_norm/rms_norm.h"
 
 namespace dsa {
 namespace {
-
-// Products with one input after a norm are one list of tiles, others are lists of their own. Blocks [begin[i], begin[i + 1]) take
-// list i.
-struct Blocks {
-  int begin[LinearsArgs::kMax + 1];
-};
-int num_lists(const LinearsArgs& a) { return a.norm ? 1 : a.num_products; }
-__host__ __device__ int tiles_of(const LinearsArgs::Product& p) { return (p.out_dim + 15) / 16; }
-// The product of tile i of a list that begins with product `first`; i becomes the tile within it.
-__device__ int product_of(const LinearsArgs& a, int first, int& i) {
-  int product = first;
-  for (; a.norm && i >= tiles_of(a.products[product]); ++product) i -= tiles_of(a.products[product]);
-  return product;
-}
 
 template <class Weights>
 __device__ Weights weights_of(const LinearsArgs::Product& p) {
@@ -45,9 +32,8 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
   using Product = PieceProduct<Weights, 3>;
   constexpr int kThreads = kProductWarps * kWarp;
   start_next_kernel();
-  int list = 0, tiles = 0;
+  int list = 0;
   while (int(blockIdx.x) >= blocks.begin[list + 1]) ++list;
-  for (int i = list; i < (a.norm ? a.num_products : list + 1); ++i) tiles += tiles_of(a.products[i]);
   const LinearsArgs::Product& p = a.products[list];
   const auto locate = [&](int tile) {
     const LinearsArgs::Product& of = a.products[product_of(a, list, tile)];
@@ -62,7 +48,7 @@ __global__ void __launch_bounds__(kProductWarps* kWarp, 2)
   for (int begin = 0; begin < a.rows; begin += at_once) {
     const int rows = min(at_once, a.rows - begin);
     FewRows<Product, decltype(locate)> product(
-        dynamic_shared<uint4>(), p.in_dim, rows, parts_of<Weights>(p.in_dim), tiles,
+        dynamic_shared<uint4>(), p.in_dim, rows, parts_of<Weights>(p.in_dim), tiles_of_list(a, list),
         int(blockIdx.x) - blocks.begin[list], blocks.begin[list + 1] - blocks.begin[list], locate);
     product.start();
     if (begin == 0) wait_for_kernel_before();
@@ -144,22 +130,17 @@ bool together(const LinearsArgs& a, Queue& queue) {
   const CudaDevice& device = static_cast<CudaQueue&>(queue).device();
   const int at_once = rows_at_once<Weights>(a, device.shared_bytes_max);
   if (a.rows > kLinearsRowsMax || at_once < a.rows) return false;
-  int64_t rounds[LinearsArgs::kMax] = {}, work = 0;
-  size_t shared = 0;
+  using Product = PieceProduct<Weights, 3>;
   const int lists = num_lists(a);
+  int64_t rounds[LinearsArgs::kMax] = {};
+  size_t shared = 0;
   for (int i = 0; i < a.num_products; ++i) {
     const LinearsArgs::Product& p = a.products[i];
     rounds[std::min(i, lists - 1)] += ceil_div(tiles_of(p), kProductWarps / parts_of<Weights>(p.in_dim));
-    shared = std::max(shared, few_rows_bytes<PieceProduct<Weights, 3>>(at_once, p.in_dim));
+    shared = std::max(shared, few_rows_bytes<Product>(at_once, p.in_dim));
   }
-  // All blocks run at once: one more would double the time.
-  for (int i = 0; i < lists; ++i) work += rounds[i] * a.products[i].in_dim;
-  const int64_t shared_out = 2 * device.multiprocessors - lists;
-  Blocks blocks = {};
-  for (int i = 0; i < lists; ++i) {
-    const int64_t fair = 1 + rounds[i] * a.products[i].in_dim * shared_out / work;
-    blocks.begin[i + 1] = blocks.begin[i] + int(std::min(rounds[i], fair));
-  }
+  const int fit = few_rows_blocks<Product>(shared, device.shared_bytes_max);
+  const Blocks blocks = share_out(a, rounds, int64_t(fit) * device.multiprocessors);
   launch(queue, unsigned(blocks.begin[lists]), kProductWarps * kWarp, shared, linears_kernel<Weights>, a,
          blocks, at_once);
   return true;
@@ -205,7 +186,7 @@ void cuda::linears(const LinearsArgs& a, Queue& queue) {
     LinearsArgs& of_type = a.products[i].weight_type == type ? same : rest;
     of_type.products[of_type.num_products++] = a.products[i];
   }
-  if (!(type == DType::bf16      ? together<Bf16Weights>(same, queue)
+  if (!(type == DType::bf16      ? wide_linears(same, queue) || together<Bf16Weights>(same, queue)
         : type == DType::f8_e4m3 ? together<Fp8Weights>(same, queue)
                                  : together<F32Weights>(same, queue)))
     apart(same, queue);

@@ -119,6 +119,11 @@ const std::vector<LinearsCase>& cases() {
       {Before::activation, 1, {{1024, 100, DType::bf16, true}}},
       {Before::activation, 6, {{392, 31}}},
       {Before::activation, 3, {{31, 8, DType::f32, true}}},
+      // Rows of which a GPU keeps all, or some inputs at a time, for one tile or for several.
+      {Before::norm, 8, {{2312, 4300}, {2312, 33}}},
+      {Before::norm, 7, {{7176, 50}, {7176, 17}}},
+      {Before::nothing, 8, {{5128, 37, DType::bf16, true}, {2304, 70}}},
+      {Before::activation, 8, {{4104, 4300, DType::bf16, true}}},
   };
   return all;
 }

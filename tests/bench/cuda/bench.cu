@@ -808,6 +808,7 @@ int main(int argc, char** argv) {
     linears(b, "norm and linears, 1 row, 2304 -> 2304", 1, 2304, {256, 1024, 1024});
     linears(b, "norm and linears, 8 rows, 2304 -> 12576", 8, 2304, {4096, 4096, 4096, 128, 128, 32});
     linear_decode(b, "linear bf16, 1 row, 4096 -> 2304", DType::bf16, 1, 4096, 2304);
+    linear_decode(b, "linear bf16, 8 rows, 4096 -> 2304", DType::bf16, 8, 4096, 2304);
     linear_decode(b, "linear bf16, 1 row, 2304 -> 163840", DType::bf16, 1, 2304, 163840);
     for (const DType type : {DType::bf16, DType::f8_e4m3}) {
       const std::string format = type == DType::bf16 ? "bf16" : "FP8";
