@@ -69,6 +69,21 @@ Truth truth_of(LoadedModel& model, const std::vector<int32_t>& tokens, const std
   return truth;
 }
 
+// A prompt in chunks of any size gives what it gives whole, which is returned.
+Truth check_chunks(LoadedModel& model) {
+  const auto tokens = prompt(kPrompt, 7, std::min(model.config->vocab, 368));
+  const Truth whole = truth_of(model, tokens, {kPrompt});
+  for (int size : {1, 7, 64}) {
+    INFO("in chunks of ", size);
+    std::vector<int> sizes(size_t(kPrompt / size), size);
+    if (kPrompt % size) sizes.push_back(kPrompt % size);
+    const Truth parts = truth_of(model, tokens, sizes);
+    CHECK(relative_error(parts.logits, whole.logits) < kTolerance);
+    CHECK(parts.sets == whole.sets);
+  }
+  return whole;
+}
+
 }  // namespace
 
 TEST_SUITE("model/decoder") {
@@ -86,35 +101,18 @@ TEST_SUITE("model/decoder") {
 
   TEST_CASE("LIN-05 token by token, in chunks of 1, 7, 64 and whole") {
     for (const char* name : {"kimi_k3", "kimi_k31", "kimi_linear", "deepseek_v32", "glm_moe_dsa"}) {
+      INFO(name);
       LoadedModel model = load(name);
-      const auto tokens = prompt(kPrompt, 7, std::min(model.config->vocab, 368));
-      const Truth whole = truth_of(model, tokens, {kPrompt});
-      for (int size : {1, 7, 64}) {
-        INFO(name, " in chunks of ", size);
-        std::vector<int> sizes(size_t(kPrompt / size), size);
-        if (kPrompt % size) sizes.push_back(kPrompt % size);
-        const Truth parts = truth_of(model, tokens, sizes);
-        CHECK(relative_error(parts.logits, whole.logits) < kTolerance);
-        CHECK(parts.sets == whole.sets);
-      }
+      check_chunks(model);
     }
   }
 
   TEST_CASE("IDX-06 a cache of fp8: token by token, in chunks of 7 and 64 and whole") {
     for (const char* name : {"deepseek_v32", "glm_moe_dsa"}) {
+      INFO(name);
       LoadedModel model = load(name, {.cache_format = CacheFormat::fp8}), exact = load(name);
-      const auto tokens = prompt(kPrompt, 7, std::min(model.config->vocab, 368));
-      const Truth whole = truth_of(model, tokens, {kPrompt});
-      for (int size : {1, 7, 64}) {
-        INFO(name, " in chunks of ", size);
-        std::vector<int> sizes(size_t(kPrompt / size), size);
-        if (kPrompt % size) sizes.push_back(kPrompt % size);
-        const Truth parts = truth_of(model, tokens, sizes);
-        CHECK(relative_error(parts.logits, whole.logits) < kTolerance);
-        CHECK(parts.sets == whole.sets);
-      }
-      CHECK(relative_error(whole.logits, truth_of(exact, tokens, {kPrompt}).logits) >
-            kTolerance);  // it rounds
+      const Truth rounded = check_chunks(model), kept = check_chunks(exact);
+      CHECK(relative_error(rounded.logits, kept.logits) > kTolerance);
     }
   }
 
