@@ -16,30 +16,30 @@ constexpr int kGroupMax = 8;
 using Product = PieceProduct<Bf16Weights, 3>;
 using Tile = FewRowsTile<Bf16Weights>;
 
-// The way of a list through a block. A round is a tile for each team.
-struct Course {
+// How a block goes through a list. A round is a tile for each team.
+struct Schedule {
   int span;   // inputs in shared memory: all, or a multiple of kSpanStep
   int group;  // rounds for which a span is there
 };
-struct Courses {
-  Course of[LinearsArgs::kMax];
+struct Schedules {
+  Schedule of[LinearsArgs::kMax];
 };
 
 // Shared memory, in order: slots, two sets of sums, sums that wait, rows. Beside it lie a few numbers of the norm.
 constexpr size_t kAllSlotsBytes = size_t(kWarps) * kSlots * kSlotBytes, kBesideBytes = 512;
 __host__ __device__ size_t sums_bytes(int rows) { return size_t(2) * kWarps * rows * 16 * sizeof(float); }
-__host__ __device__ size_t waiting_bytes(const Course& course, int in_dim) {
-  return course.span < in_dim ? size_t(course.group) * kThreads * sizeof(float4) : 0;
+__host__ __device__ size_t waiting_bytes(const Schedule& schedule, int in_dim) {
+  return schedule.span < in_dim ? size_t(schedule.group) * kThreads * sizeof(float4) : 0;
 }
-size_t shared_bytes(const Course& course, int rows, int in_dim) {
-  return kAllSlotsBytes + sums_bytes(rows) + waiting_bytes(course, in_dim) +
-         rows * Product::kept_bytes(course.span);
+size_t shared_bytes(const Schedule& schedule, int rows, int in_dim) {
+  return kAllSlotsBytes + sums_bytes(rows) + waiting_bytes(schedule, in_dim) +
+         rows * Product::kept_bytes(schedule.span);
 }
 
 template <class Locate>
 class WideRows {
  public:
-  __device__ WideRows(uint4* shared, const Course& course, int in_dim, int rows, int tiles, int first,
+  __device__ WideRows(uint4* shared, const Schedule& schedule, int in_dim, int rows, int tiles, int first,
                       int step, const Locate& locate)
       : locate_(locate),
         in_dim_(in_dim),
@@ -47,14 +47,15 @@ class WideRows {
         tiles_(tiles),
         first_(first),
         step_(step),
-        span_((course.span + kStretch - 1) / kStretch),
-        group_(course.group),
+        span_((schedule.span + kStretch - 1) / kStretch),
+        group_(schedule.group),
         inputs_(in_dim - lane() % 8 * 8),
         slots_(place_of(shared + warp() * kSlots * kSlotBytes / sizeof(uint4))),
         copies_(slots_ + place_in_slot<Bf16Weights>(lane() / 8, lane() % 8)),
         sums_(reinterpret_cast<float*>(shared + kAllSlotsBytes / sizeof(uint4))),
         waiting_(reinterpret_cast<float4*>(shared + (kAllSlotsBytes + sums_bytes(rows)) / sizeof(uint4))),
-        kept_(shared + (kAllSlotsBytes + sums_bytes(rows) + waiting_bytes(course, in_dim)) / sizeof(uint4)) {}
+        kept_(shared +
+              (kAllSlotsBytes + sums_bytes(rows) + waiting_bytes(schedule, in_dim)) / sizeof(uint4)) {}
 
   // Sends the first weights on their way.
   __device__ void start() {
@@ -244,7 +245,7 @@ __device__ void norm_scales(const LinearsArgs& a, float (&scales)[kLinearsRowsMa
 // Reads the weights of all products once. h is written by a block for each row.
 __global__ void __launch_bounds__(kThreads, 1)
     wide_linears_kernel(const __grid_constant__ LinearsArgs a, const __grid_constant__ Blocks blocks,
-                        const __grid_constant__ Courses courses) {
+                        const __grid_constant__ Schedules schedules) {
   constexpr int kTogether = 3;  // octets whose values a thread waits for
   __shared__ float scales[kLinearsRowsMax];
   start_next_kernel();
@@ -255,7 +256,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const LinearsArgs::Product& of = a.products[product_of(a, list, tile)];
     return Tile{{static_cast<const bf16*>(of.weight), of.in_dim}, 16 * tile, of.out_dim, 0};
   };
-  WideRows<decltype(locate)> product(dynamic_shared<uint4>(), courses.of[list], p.in_dim, a.rows,
+  WideRows<decltype(locate)> product(dynamic_shared<uint4>(), schedules.of[list], p.in_dim, a.rows,
                                      tiles_of_list(a, list), int(blockIdx.x) - blocks.begin[list],
                                      blocks.begin[list + 1] - blocks.begin[list], locate);
   product.start();
@@ -264,7 +265,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const auto keep = [&](int begin, int end, uint4* kept) {
     const int octets = (end - begin) / 8, all = a.rows * octets;
-    const auto stride = int(Product::kept_bytes(courses.of[list].span) / sizeof(uint4));
+    const auto stride = int(Product::kept_bytes(schedules.of[list].span) / sizeof(uint4));
     for (int first = threadIdx.x; first < all; first += kTogether * kThreads) {
       float value[kTogether][8] = {}, beside[kTogether][8] = {};
 #pragma unroll
@@ -306,19 +307,19 @@ __global__ void __launch_bounds__(kThreads, 1)
       });
 }
 
-// The course on which rows are kept the fewest times. Group 0: there is none.
-Course course_of(int rows, int in_dim, int64_t rounds, size_t shared_bytes_max) {
-  const Course whole{in_dim, int(rounds)};
+// The schedule by which rows are kept the fewest times. Group 0: there is none.
+Schedule schedule_of(int rows, int in_dim, int64_t rounds, size_t shared_bytes_max) {
+  const Schedule whole{in_dim, int(rounds)};
   if (shared_bytes(whole, rows, in_dim) <= shared_bytes_max) return whole;
-  Course best{0, 0};
+  Schedule best{0, 0};
   int64_t fewest = INT64_MAX;
   for (int group = int(std::min<int64_t>(rounds, kGroupMax)); group > 0; --group) {
-    Course course{0, group};
-    while (shared_bytes({course.span + kSpanStep, group}, rows, in_dim) <= shared_bytes_max)
-      course.span += kSpanStep;
-    if (course.span == 0) continue;
-    const int64_t times = ceil_div(rounds, group) * ceil_div(in_dim, course.span);
-    if (times < fewest) best = course, fewest = times;
+    Schedule schedule{0, group};
+    while (shared_bytes({schedule.span + kSpanStep, group}, rows, in_dim) <= shared_bytes_max)
+      schedule.span += kSpanStep;
+    if (schedule.span == 0) continue;
+    const int64_t times = ceil_div(rounds, group) * ceil_div(in_dim, schedule.span);
+    if (times < fewest) best = schedule, fewest = times;
   }
   return best;
 }
@@ -343,17 +344,17 @@ bool wide_linears(const LinearsArgs& a, Queue& queue) {
   int64_t rounds[LinearsArgs::kMax] = {};
   for (int i = 0; i < lists; ++i) rounds[i] = ceil_div(tiles_of_list(a, i), kTeams);
   const Blocks blocks = share_out(a, rounds, device.multiprocessors);
-  Courses courses = {};
+  Schedules schedules = {};
   size_t shared = 0;
   for (int i = 0; i < lists; ++i) {
-    Course& course = courses.of[i];
-    course =
-        course_of(a.rows, a.products[i].in_dim, ceil_div(rounds[i], blocks.begin[i + 1] - blocks.begin[i]),
-                  device.shared_bytes_max - kBesideBytes);
-    if (course.group == 0) return false;
-    shared = std::max(shared, shared_bytes(course, a.rows, a.products[i].in_dim));
+    Schedule& schedule = schedules.of[i];
+    schedule =
+        schedule_of(a.rows, a.products[i].in_dim, ceil_div(rounds[i], blocks.begin[i + 1] - blocks.begin[i]),
+                    device.shared_bytes_max - kBesideBytes);
+    if (schedule.group == 0) return false;
+    shared = std::max(shared, shared_bytes(schedule, a.rows, a.products[i].in_dim));
   }
-  launch(queue, unsigned(blocks.begin[lists]), kThreads, shared, wide_linears_kernel, a, blocks, courses);
+  launch(queue, unsigned(blocks.begin[lists]), kThreads, shared, wide_linears_kernel, a, blocks, schedules);
   return true;
 }
 

@@ -96,6 +96,7 @@ void few_rows(const Mxfp4LinearArgs& a, int rows_max, Queue& queue) {
          kProductWarps * kWarp, std::max(few_rows_bytes<Product>(at_once, at_once, a.in_dim, team), of_row),
          mxfp4_few_rows_kernel<Product, kWhole>, a, at_once, team);
 }
+
 }  // namespace
 
 void cuda::mxfp4_linear(const Mxfp4LinearArgs& a, Queue& queue) {

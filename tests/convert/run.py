@@ -23,7 +23,7 @@ PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 FIXTURE = pathlib.Path(__file__).resolve().parent.parent / "golden" / "glm_moe_dsa" / "model"
 LEVELS = [fractions.Fraction(v) for v in ("0", "1/2", "1", "3/2", "2", "3", "4", "6")]
 SANITIZED = "--sanitized" in sys.argv[2:]
-MEMORY_MAX = 40 << 20  # buffers of 16 MiB, the program, its libraries and threads; not what a sanitizer keeps beside them
+MEMORY_MAX = 40 << 20  # buffers of 16 MiB, the program, its libraries and threads; not what a thread sanitizer keeps beside them
 
 failures = 0
 
